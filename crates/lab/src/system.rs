@@ -13,7 +13,7 @@ use crate::http::Transport;
 use crate::network::Network;
 
 pub use clocks::Clocks;
-pub use nawa::{Back, NawaSetup};
+pub use nawa::NawaSetup;
 pub(crate) use nawa::{node_sections, peer_section, run as start_nawa};
 pub(crate) use ready::Identity;
 pub use ready::{Means, Ready};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use link::{Bitrate, ByteCount, LinkConfig, PolicerConfig, Queue};
 
 use super::experiments::{ALL_MODES, DELAY, MODES, OVERHEAD, RATE_MBPS, link, side_by_side, sorted};
-use super::test::{Stack, Test, Where};
+use super::test::{Stack, Test};
 use crate::axes::{Cell, FULL, Grid, QUICK, cells};
 use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
@@ -69,7 +69,7 @@ fn case(cell: &Cell) -> Result<Case<Test>> {
     let estimate = OVERHEAD + Duration::from_secs_f64(seconds);
     let test = Test {
         stack: Stack::LinuxProbed,
-        nawa_on: Where::Router,
+        on_routers: true,
         mode: cell.one_of("mode", &MODES)?,
         budget_percent: None,
         paths: [first, second(name)].map(|one| [one.clone(), one]),

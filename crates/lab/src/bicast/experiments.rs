@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use link::{LinkConfig, Loss, Probability, Queue};
 
-use super::test::{STACKS_BY_NAME, Stack, Test, Where};
+use super::test::{STACKS_BY_NAME, Stack, Test};
 use crate::axes::{ALL, Cell, FULL, Grid, QUICK, cases, cells};
 use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
@@ -118,7 +118,7 @@ fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case<
     let budget: u32 = cell.get("budget_percent")?;
     let workload = Test {
         stack,
-        nawa_on: cell.one_of("where", &[("host", Where::Host), ("router", Where::Router)])?,
+        on_routers: cell.one_of("where", &[("host", false), ("router", true)])?,
         mode,
         budget_percent: (budget > 0).then_some(budget),
         paths: links,

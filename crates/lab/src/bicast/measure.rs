@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::network::{NawaInside, Network};
-use super::test::{PATHS, Test, Where};
+use super::test::{PATHS, Test};
 use super::transfer::{self, Outcome, Program};
 use crate::background::at_once;
 use crate::clock;
@@ -72,11 +72,10 @@ fn prepare(test: &Test, emulator: &Emulator, means: &Means, seed: u64) -> Result
 }
 
 fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
-    let forwarding = test.nawa_on == Where::Router;
+    let Test { mode, on_routers, .. } = test;
     let budget = test.budget_percent.map_or(String::new(), |percent| format!("budget = \"{percent}%\"\n"));
     format!(
-        "[bicast]\ninterfaces = [\"{one}\", \"{two}\"]\nmode = \"{}\"\nforwarding = {forwarding}\n{budget}",
-        test.mode
+        "[bicast]\ninterfaces = [\"{one}\", \"{two}\"]\nmode = \"{mode}\"\nforwarding = {on_routers}\n{budget}"
     )
 }
 

@@ -58,14 +58,6 @@ impl Stack {
     }
 }
 
-/// Where Nawa runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Where {
-    /// On the hosts that are SCTP's ends.
-    Host,
-    Router,
-}
-
 /// Fails, in one sentence, where this machine lacks one of the stacks.
 pub fn sctp_stacks() -> Result<()> {
     [Stack::Linux, Stack::Usrsctp].into_iter().try_for_each(Stack::check)
@@ -98,7 +90,8 @@ pub(crate) fn check_usrsctp() -> Result<()> {
 #[derive(Clone, Debug)]
 pub struct Test {
     pub(super) stack: Stack,
-    pub(super) nawa_on: Where,
+    /// Whether Nawa runs on a router in front of each host that is SCTP's end, and not on these.
+    pub(super) on_routers: bool,
     /// `mode` in the configuration of both.
     pub(super) mode: &'static str,
     /// `budget` there, in percent, if it is there.
@@ -127,7 +120,7 @@ impl Test {
     }
 
     pub(super) fn nawa_in_guests(&self) -> bool {
-        self.stack.is_in_guests() && self.nawa_on == Where::Host
+        self.stack.is_in_guests() && !self.on_routers
     }
 
     /// The primary paths of its runs, each run on a network of its own.

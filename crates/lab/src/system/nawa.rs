@@ -132,7 +132,7 @@ fn client_file(
         let interface = network.interface(path);
         let head = format!("\n[[peer.path]]\nname = \"{name}\"\nlocal = \"{interface}\"\n");
         let _ = writeln!(text, "{head}remote = \"{SERVER}:51900\"");
-        if setup.back == Back::One && path > 0 {
+        if setup.one_path_back && path > 0 {
             text += "receive = false\n";
         }
         if let Some(relay) = relays.get(path) {
@@ -150,8 +150,8 @@ pub struct NawaSetup {
     pub scheduler: &'static str,
     /// The clocks that its two ends see.
     pub clocks: Clocks,
-    /// Which paths the server may send over.
-    pub back: Back,
+    /// Whether the server may send over the first path alone, as in the paper's measurements.
+    pub one_path_back: bool,
     /// True for paths through the relays, false for paths from end to end.
     pub relayed: bool,
     /// `resend` of the peer, at both ends.
@@ -165,19 +165,9 @@ impl NawaSetup {
     pub const AUTO: NawaSetup = NawaSetup {
         scheduler: "auto",
         clocks: Clocks::Same,
-        back: Back::All,
+        one_path_back: false,
         relayed: true,
         resend: true,
         bicast: "off",
     };
-}
-
-/// The paths of the direction back, from server to client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Back {
-    /// All of them.
-    #[default]
-    All,
-    /// The first alone, as in the paper's measurements.
-    One,
 }

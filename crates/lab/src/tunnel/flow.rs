@@ -10,7 +10,7 @@ use crate::experiment::{Case, Experiment, Published, Ratio, RunOptions};
 use crate::iperf::{Iperf, Protocol};
 use crate::links::{OnLinks, Setup, Stream};
 use crate::network::{PathSpec, Topology};
-use crate::system::{Back, Clocks, NawaSetup, System, find_rival};
+use crate::system::{Clocks, NawaSetup, System, find_rival};
 
 pub(crate) const ABOUT: &str = "one flow, TCP or UDP, over 1 to 10 links of 10 Mbit/s, over uneven links, and unshaped; clocks same and apart";
 
@@ -100,7 +100,7 @@ fn case(cell: &Cell, time: Duration) -> Result<Case> {
     let topology = topology(cell.text("links"), paths);
     let setup = NawaSetup {
         clocks: cell.one_of("clocks", &Clocks::ALL)?,
-        back: cell.one_of("back", &[("all", Back::All), ("one", Back::One)])?,
+        one_path_back: cell.one_of("back", &[("all", false), ("one", true)])?,
         ..NawaSetup::AUTO
     };
     let system = match cell.text("system") {
