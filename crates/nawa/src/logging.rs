@@ -160,7 +160,8 @@ fn writer() -> io::Stderr {
 
 /// The file, put aside, and a new one.
 fn begin_anew(file: &Path) -> io::Result<File> {
-    fs::rename(file, file.with_extension("log.1"))?;
+    // Where somebody has moved or removed it, nothing has to be put aside.
+    let _ = fs::rename(file, file.with_extension("log.1"));
     open(file)
 }
 
@@ -213,5 +214,13 @@ mod tests {
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a log");
         assert_eq!((read("nawa.log").as_str(), read("nawa.log.1").as_str()), ("fourth\n", "third\n"));
         assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 2);
+    }
+
+    #[test]
+    fn a_log_that_somebody_has_removed_begins_anew() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("nawa.log");
+        begin_anew(&file).expect("a log").write_all(b"first\n").expect("a line");
+        assert_eq!(fs::read_to_string(&file).expect("a log"), "first\n");
     }
 }
