@@ -24,8 +24,6 @@ pub struct Question {
 pub enum Reply {
     /// The name has these addresses of the family, be it none.
     Addresses(Vec<IpAddr>),
-    /// There is no such name.
-    NoName,
     /// It does not fit into a datagram: it is to be asked for by TCP.
     Cut,
     /// The resolver fails, in a word.
@@ -63,7 +61,8 @@ impl Question {
             RCODE::NoError if packet.questions.is_empty() => return None,
             RCODE::NoError if packet.has_flags(PacketFlag::TRUNCATION) => Reply::Cut,
             RCODE::NoError => Reply::Addresses(self.addresses(&packet)),
-            RCODE::NameError => Reply::NoName,
+            // Some servers say this of a name that has addresses of the other family alone (RFC 4074 §4.2).
+            RCODE::NameError => Reply::Addresses(Vec::new()),
             RCODE::ServerFailure => Reply::Failed("SERVFAIL".into()),
             RCODE::Refused => Reply::Failed("REFUSED".into()),
             other => Reply::Failed(format!("{other:?}")),
@@ -156,7 +155,8 @@ mod tests {
         assert_eq!(bytes(&|packet| packet.questions.clear()), None);
         assert_eq!(question().reply(&[]), None);
         assert_eq!(bytes(&|packet| packet.set_flags(PacketFlag::TRUNCATION)), Some(Reply::Cut));
-        assert_eq!(bytes(&|packet| *packet.rcode_mut() = RCODE::NameError), Some(Reply::NoName));
+        let none = bytes(&|packet| *packet.rcode_mut() = RCODE::NameError);
+        assert_eq!(none, Some(Reply::Addresses(vec![])));
         let failed = bytes(&|packet| *packet.rcode_mut() = RCODE::ServerFailure);
         assert_eq!(failed, Some(Reply::Failed("SERVFAIL".into())));
     }

@@ -281,10 +281,6 @@ impl Asking {
                         asked.replies[place] = Some(found);
                         continue;
                     }
-                    Reply::NoName => {
-                        asked.replies = [Some(Vec::new()), Some(Vec::new())];
-                        continue;
-                    }
                     Reply::Cut => "cuts its answer by TCP too".into(),
                     Reply::Failed(why) => why,
                 };
@@ -421,11 +417,13 @@ mod tests {
 
     #[test]
     fn a_server_that_fails_for_one_family_is_taken_at_its_word_for_the_other() {
-        for code in [RCODE::ServerFailure, RCODE::NotImplemented, RCODE::Refused] {
+        for code in [RCODE::ServerFailure, RCODE::NotImplemented, RCODE::Refused, RCODE::NameError] {
             for turned in [false, true] {
                 assert_eq!(said([RCODE::NoError, code], turned), Ok(vec![IpAddr::from([0, 0, 0, 7])]));
                 let why = said([RCODE::ServerFailure, RCODE::ServerFailure], turned).unwrap_err();
                 assert_eq!(why, "the server 127.0.0.1 fails: SERVFAIL");
+                let why = said([RCODE::NameError, RCODE::NameError], turned).unwrap_err();
+                assert_eq!(why, "there is no address of that name");
             }
         }
     }
