@@ -257,6 +257,8 @@ impl Asking {
             return Err(error.to_string());
         }
         let mut buffer = [0; 4096];
+        // TCP may be silent: what is left is for other servers, and other names.
+        let half = (now + self.deadline) / 2;
         loop {
             let length = match asked.socket.recv(&mut buffer) {
                 Ok(length) => length,
@@ -268,7 +270,7 @@ impl Asking {
             };
             for (question, place) in self.questions.iter().zip(0..) {
                 let reply = match question.reply(&buffer[..length]) {
-                    Some(Reply::Cut) => by_tcp(question, asked.server, &asked.out, self.deadline)
+                    Some(Reply::Cut) => by_tcp(question, asked.server, &asked.out, half)
                         .unwrap_or_else(|error| Reply::Failed(format!("by TCP: {error}"))),
                     Some(reply) => reply,
                     None => continue,
@@ -354,8 +356,10 @@ fn by_tcp(question: &Question, server: SocketAddr, out: &Outgoing, deadline: Dur
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use simple_dns::rdata::{A, RData};
-    use simple_dns::{CLASS, Packet, RCODE, ResourceRecord};
+    use simple_dns::{CLASS, Packet, PacketFlag, RCODE, ResourceRecord};
 
     use super::*;
 
@@ -426,6 +430,38 @@ mod tests {
                 assert_eq!(why, "there is no address of that name");
             }
         }
+    }
+
+    #[test]
+    fn who_is_silent_by_tcp_leaves_time_for_the_next_server() {
+        // The kernel takes the connections, and nobody reads from them.
+        let silent = TcpListener::bind("127.0.9.53:0").unwrap();
+        let cuts = UdpSocket::bind(silent.local_addr().unwrap()).unwrap();
+        let answers = UdpSocket::bind("127.0.9.54:0").unwrap();
+        let servers = [&cuts, &answers].map(|socket| socket.local_addr().unwrap());
+        let serve = |socket: UdpSocket, cut: bool| {
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            for _ in 0..2 {
+                let mut buffer = [0; 512];
+                let (length, to) = socket.recv_from(&mut buffer).unwrap();
+                let mut packet = Packet::parse(&buffer[..length]).unwrap().into_reply();
+                if cut {
+                    packet.set_flags(PacketFlag::TRUNCATION);
+                } else {
+                    let name = packet.questions[0].qname.clone();
+                    let data = RData::A(A { address: 7 });
+                    packet.answers.push(ResourceRecord::new(name, CLASS::IN, 9, data));
+                }
+                socket.send_to(&packet.build_bytes_vec().unwrap(), to).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| serve(cuts, true));
+            scope.spawn(|| serve(answers, false));
+            let deadline = boottime() + PATIENCE / 2;
+            let found = Asking::new("office.test", &servers, &By::default(), deadline).unwrap().run();
+            assert_eq!(found, Ok(vec![IpAddr::from([0, 0, 0, 7])]));
+        });
     }
 
     #[test]
