@@ -294,11 +294,57 @@ impl Path {
             }
             State::Made(pump) => {
                 pump.turn(poller)?;
-                if pump.answered > 0 {
+                if pump.handed_on > 0 {
                     self.wait = RETRY;
                 }
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use rustls::ServerConnection;
+
+    use super::*;
+
+    #[test]
+    fn waits_are_short_again_once_the_relay_has_said_something() {
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        let [tunnel, relay] = [(); 2].map(|()| UdpSocket::bind(here).unwrap());
+        [&tunnel, &relay].into_iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+        let (at, listener) = (tunnel.local_addr().unwrap(), TcpListener::bind(here).unwrap());
+        let (mut poller, config) = (Poller::new().unwrap(), crate::tls::client_config().unwrap());
+        let to = listener.local_addr().unwrap();
+        let target = Target { to, out: Outgoing::default(), leaves: None, name: None };
+        let state = State::Waiting(Duration::ZERO);
+        let mut path = Path { target, stands_for_relay: None, state, wait: LONGEST };
+        path.step(&poller, boottime(), 1, at, &config).unwrap();
+        let stream = listener.accept().unwrap().0;
+        stream.set_nonblocking(true).unwrap();
+        let tls = ServerConnection::new(crate::tls::server_config().unwrap()).unwrap();
+        let udp = Arc::new(stand_in(here, relay.local_addr().unwrap()).unwrap());
+        let mut far = Pump::new(&poller, 4, stream, tls.into(), udp).unwrap();
+        // Until something comes to `socket`: who sent it.
+        let mut comes = |path: &mut Path, socket: &UdpSocket| loop {
+            path.step(&poller, boottime(), 1, at, &config).unwrap();
+            far.turn(&poller).unwrap();
+            match socket.recv_from(&mut [0; 8]) {
+                Ok((_, from)) => break from,
+                Err(_) => assert!(poller.wait(Some(PATIENCE)).unwrap().next().is_some(), "nothing comes"),
+            }
+        };
+        let stands_for_relay = path.stand_in(at).unwrap().local_addr().unwrap();
+        tunnel.send_to(&[1], stands_for_relay).unwrap();
+        comes(&mut path, &relay);
+        tunnel.send_to(&[1], stands_for_relay).unwrap();
+        let from = comes(&mut path, &relay);
+        assert_eq!(path.wait, LONGEST, "the relay has said nothing");
+        relay.send_to(&[2], from).unwrap();
+        comes(&mut path, &tunnel);
+        assert_eq!(path.wait, RETRY);
     }
 }

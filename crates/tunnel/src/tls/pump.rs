@@ -32,8 +32,10 @@ pub struct Pump {
     /// Datagrams are read: there is a session, and room.
     open: bool,
     token: u64,
-    /// Datagrams that have come from the UDP socket.
+    /// Datagrams of this end's UDP socket that were put into the connection: at a relay its answers, at a client the tunnel's own.
     pub answered: u64,
+    /// Datagrams of the connection that were handed on to the UDP socket.
+    pub handed_on: u64,
 }
 
 impl Pump {
@@ -50,7 +52,7 @@ impl Pump {
         rustix::net::sockopt::set_tcp_user_timeout(&stream, PATIENCE.as_millis() as u32)?;
         poller.add(&stream, token, Interest::Read)?;
         let frames = Frames::default();
-        Ok(Self { stream, tls, udp, frames, full: false, open: false, token, answered: 0 })
+        Ok(Self { stream, tls, udp, frames, full: false, open: false, token, answered: 0, handed_on: 0 })
     }
 
     /// Whether the handshake is done.
@@ -106,9 +108,12 @@ impl Pump {
                 match self.tls.reader().read(&mut buffer) {
                     Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                     Ok(length) => {
-                        let udp = &self.udp;
-                        // What cannot be sent is lost, as on any network.
-                        let each = |datagram: &[u8]| drop(udp.send(datagram));
+                        let (udp, handed_on) = (&self.udp, &mut self.handed_on);
+                        let each = |datagram: &[u8]| {
+                            *handed_on += 1;
+                            // What cannot be sent is lost, as on any network.
+                            let _ = udp.send(datagram);
+                        };
                         self.frames.take(&buffer[..length], each).map_err(io::Error::other)?;
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
