@@ -33,6 +33,8 @@ enum Node {
     Waits {
         /// Why it does not run.
         why: String,
+        /// The interface as it was when the node ended or was tried last, if it was there.
+        tried: Option<Seen>,
     },
 }
 
@@ -84,7 +86,7 @@ impl Floods {
                 continue;
             }
             let node = match (start(&flood, &mut self.epochs, events), unable) {
-                (Err(why), Unable::Waits) => Node::Waits { why },
+                (Err(why), Unable::Waits) => Node::Waits { why, tried: None },
                 (started, _) => started?,
             };
             self.nodes.push((flood, node));
@@ -93,12 +95,13 @@ impl Floods {
     }
 
     /// Interfaces have come, gone or changed; those of `removed` have gone. Stops the nodes whose interface is not there
-    /// any more, and starts those whose interface is there again.
-    pub fn follow_interfaces(&mut self, removed: &BTreeSet<u32>, events: &Sender<Event>) {
+    /// any more. Returns those to be started: they wait, and their interface is not what they were tried on.
+    pub fn follow_interfaces(&mut self, removed: &BTreeSet<u32>) -> Vec<Strand> {
+        let mut back = Vec::new();
         if self.nodes.is_empty() {
-            return;
+            return back;
         }
-        let Ok(mut net) = Net::open() else { return };
+        let Ok(mut net) = Net::open() else { return back };
         for (flood, node) in &mut self.nodes {
             let interface = flood.interface.as_str();
             let there = see(&mut net, flood).ok();
@@ -113,27 +116,27 @@ impl Floods {
                 };
                 tracing::warn!(interface, "{why}; its node ends, and another begins when it is there");
                 // What it made has to be gone before the next node starts.
-                *node = Node::Waits { why: why.into() };
+                *node = Node::Waits { why: why.into(), tried: None };
             }
-            if let Node::Waits { why } = node
+            if let Node::Waits { tried, .. } = node
+                && std::mem::replace(tried, there) != there
                 && there.is_some()
             {
-                match start(flood, &mut self.epochs, events) {
-                    Ok(running) => *node = running,
-                    Err(error) if error == *why => {}
-                    Err(error) => {
-                        tracing::warn!("{error}; tried again when interfaces or addresses change");
-                        *why = error;
-                    }
-                }
+                back.push(Strand::Flood(interface.to_owned()));
             }
         }
+        back
     }
 
     /// The node on `interface` has ended.
     pub fn stop(&mut self, interface: &str, why: &str) {
-        let ended = self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface);
-        ended.for_each(|(_, node)| *node = Node::Waits { why: why.to_owned() });
+        for (_, node) in self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface) {
+            let tried = match node {
+                Node::Runs { link, .. } => Some(*link),
+                Node::Waits { tried, .. } => *tried,
+            };
+            *node = Node::Waits { why: why.to_owned(), tried };
+        }
     }
 
     /// Starts the node on `interface`, if it waits.
@@ -142,8 +145,8 @@ impl Floods {
     /// One sentence; then it waits.
     pub fn restart(&mut self, interface: &str, events: &Sender<Event>) -> Result<(), String> {
         for (flood, node) in self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface) {
-            if matches!(node, Node::Waits { .. }) {
-                *node = start(flood, &mut self.epochs, events)?;
+            if let Node::Waits { why, .. } = node {
+                *node = start(flood, &mut self.epochs, events).inspect_err(|error| why.clone_from(error))?;
             }
         }
         Ok(())
@@ -166,7 +169,7 @@ impl Node {
             Node::Runs { running, .. } => {
                 (Some(running.watch()), "the node does not answer: it is being stopped, or hangs")
             }
-            Node::Waits { why } => (None, why.as_str()),
+            Node::Waits { why, .. } => (None, why.as_str()),
         };
         let waits = json!({
             "interface": flood.interface, "id": flood.rules.id, "wire": flood.rules.format.wire() as u8,
@@ -220,5 +223,30 @@ fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<N
 pub fn remove_leftovers() {
     if let Err(error) = nft::remove_leftovers() {
         tracing::debug!("nothing to remove from nftables: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flood::{Format, Rules, Wire, suppression};
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_waits_is_tried_once_on_what_its_interface_is() {
+        let flood = Flood {
+            interface: "lo".into(),
+            rules: Rules { format: Format::new(Wire::One, None), id: 7, rate_limit: None },
+            mode: Mode::Driver,
+            ttl: 16,
+            port: 51902,
+            suppression: suppression::Rules::PURE,
+            busy_poll: false,
+        };
+        let mut floods = Floods::new(Path::new("/nowhere"));
+        floods.nodes.push((flood, Node::Waits { why: "it failed".into(), tried: None }));
+        let mut follow = || floods.follow_interfaces(&BTreeSet::new());
+        assert_eq!(follow(), [Strand::Flood("lo".into())]);
+        assert_eq!(follow(), []);
     }
 }

@@ -267,7 +267,12 @@ impl Strands {
         if news.rules || news.overrun {
             self.tunnel.iter_mut().for_each(|tunnel| tunnel.held.restore());
         }
-        self.floods.follow_interfaces(&news.removed, events);
+        let back = self.floods.follow_interfaces(&news.removed);
+        if !back.is_empty() {
+            self.start_again(monotonic(), back, events);
+            // One that cannot start may be due sooner than the daemon waits for. Once nobody listens the process is ending.
+            let _ = events.send(Event::Changed);
+        }
     }
 
     /// A strand has ended by itself: what is left of it goes, the others go on, and it is started again after a while.
@@ -287,7 +292,11 @@ impl Strands {
 
     /// Starts what it is time to start again.
     pub fn restart(&mut self, now: Duration, events: &Sender<Event>) {
-        for strand in self.restarts.due(now) {
+        self.start_again(now, self.restarts.due(now), events);
+    }
+
+    fn start_again(&mut self, now: Duration, strands: Vec<Strand>, events: &Sender<Event>) {
+        for strand in strands {
             match self.try_restart(&strand, events) {
                 Ok(()) => {
                     tracing::info!("the {strand} runs again");
