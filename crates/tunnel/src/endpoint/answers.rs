@@ -137,7 +137,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// An initiation is to be answered; false if there are too many.
+    /// An initiation is to be answered; false if there are too many: it is not, or one from elsewhere is not in its place.
     pub fn ask(&mut self, ephemeral: [u8; 32], message: &[u8], from: Address, known: bool) -> bool {
         let all = self.busy.iter_mut().chain(&mut self.known).chain(&mut self.others);
         if let Some(ask) = all.into_iter().find(|ask| ask.ephemeral == ephemeral) {
@@ -151,7 +151,7 @@ impl Answers {
         }
         let ask = Ask { ephemeral, from: vec![from], next: Step::Read(message.to_vec()) };
         if known { &mut self.known } else { &mut self.others }.push_back(ask);
-        true
+        !full
     }
 
     /// The next step; `None` if there is none, or enough are being done.
@@ -184,5 +184,21 @@ impl Answers {
     /// Forgets all: peers ask again.
     pub fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::address::LocalAddress;
+
+    #[test]
+    fn who_makes_room_for_one_that_is_known_is_counted() {
+        let from = Address::direct(([192, 0, 2, 1], 7).into(), LocalAddress::default());
+        let mut answers = Answers::default();
+        let mut ask = |n: usize, known| answers.ask([n as u8; 32], &[], from, known);
+        assert!((1..MAX_WAITING).all(|n| ask(n, false)) && ask(MAX_WAITING, true));
+        assert!(!ask(MAX_WAITING + 1, false) && !ask(MAX_WAITING + 2, true));
+        assert_eq!((answers.known.len(), answers.others.len()), (2, MAX_WAITING - 2));
     }
 }
