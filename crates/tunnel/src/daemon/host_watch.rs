@@ -422,8 +422,7 @@ impl State {
         self.rest = now + REST;
         let mut news = std::mem::take(&mut self.news);
         let own = self.interface.index();
-        let touched =
-            news.changed.contains(&own) | news.removed.contains(&own) | news.interfaces.remove(&own);
+        let touched = news.changed.contains(&own) | news.interfaces.remove(&own);
         let touched = touched || news.overrun || news.rules || self.interface.has_route_of(&news.prefixes);
         if touched && now < self.restore_from {
             self.news.interfaces.insert(own);
