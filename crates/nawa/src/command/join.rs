@@ -4,6 +4,7 @@ use std::io::{BufRead, Read};
 use std::path::PathBuf;
 
 use clap::Args;
+use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 use crate::setup::cost_flags::Costs;
@@ -49,14 +50,14 @@ pub fn run(join: &Join) -> Result<(), Failure> {
 }
 
 /// Of stdin as many lines as make an invite, which a terminal or a message may have broken: nobody has to end the input.
-fn text(argument: &str) -> Result<String, Failure> {
+fn text(argument: &str) -> Result<Zeroizing<String>, Failure> {
     if argument != "-" {
-        return Ok(argument.to_owned());
+        return Ok(Zeroizing::new(argument.to_owned()));
     }
-    let mut text = String::new();
+    let mut text = Zeroizing::new(String::with_capacity(LONGEST as usize));
+    let unread = |error| Failure::bad_input(format!("cannot read an invite from stdin: {error}"));
     for line in std::io::stdin().lock().take(LONGEST).lines() {
-        text += &line
-            .map_err(|error| Failure::bad_input(format!("cannot read an invite from stdin: {error}")))?;
+        text.push_str(&Zeroizing::new(line.map_err(unread)?));
         if text.parse::<Invite>().is_ok() {
             break;
         }
