@@ -80,6 +80,8 @@ pub struct Server {
     spread: RandomState,
     /// The listener is heard: there is a descriptor for who comes.
     listening: bool,
+    /// The last could not be taken, and the log says so.
+    failed: bool,
 }
 
 struct Connection {
@@ -120,6 +122,7 @@ impl Server {
             hosts: RateLimit::new(INTERVAL, BURST, HOSTS),
             spread: RandomState::new(),
             listening: true,
+            failed: false,
         })
     }
 
@@ -189,6 +192,7 @@ impl Server {
         for _ in 0..ACCEPTED {
             match self.listener.accept() {
                 Ok((stream, from)) => {
+                    self.failed = false;
                     if let Err(error) = self.take(now, stream, from) {
                         tracing::debug!("the connection of {from} is not taken: {error}");
                     }
@@ -197,7 +201,9 @@ impl Server {
                 // Who came is gone already.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    tracing::warn!("takes no connections for a moment: {error}");
+                    if !std::mem::replace(&mut self.failed, true) {
+                        tracing::warn!("the relay takes no connections by TLS for a while: {error}");
+                    }
                     self.listening = self.poller.remove(&self.listener).is_err();
                     return;
                 }
