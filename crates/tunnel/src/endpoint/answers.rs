@@ -48,10 +48,7 @@ enum Task {
 }
 
 /// What came of a step.
-pub struct Done(Outcome);
-
-/// The same.
-pub enum Outcome {
+pub enum Done {
     /// Who the initiation is from; `None` if it is worth nothing.
     Read([u8; 32], Option<Box<Responder>>),
     /// Its answer; `None` for the same reason.
@@ -63,20 +60,20 @@ pub enum Outcome {
 impl Work {
     /// Does it.
     pub fn run(self) -> Done {
-        Done(match self.0 {
+        match self.0 {
             Task::Answer(ephemeral, me, Step::Read(message)) => {
                 let read = Responder::read(Prologue::Tunnel, &me, &message);
-                Outcome::Read(ephemeral, read.ok().map(Box::new))
+                Done::Read(ephemeral, read.ok().map(Box::new))
             }
             Task::Answer(ephemeral, _, Step::Reply(reply)) => {
-                Outcome::Answered(ephemeral, reply.run().map(Box::new))
+                Done::Answered(ephemeral, reply.run().map(Box::new))
             }
-            Task::Answer(ephemeral, _, Step::Busy) => Outcome::Read(ephemeral, None),
+            Task::Answer(ephemeral, _, Step::Busy) => Done::Read(ephemeral, None),
             Task::Finish(response, mut initiator) => {
                 let finished = initiator.finish(&response.message).ok().map(Box::new);
-                Outcome::Finished(response.from, initiator, finished)
+                Done::Finished(response.from, initiator, finished)
             }
-        })
+        }
     }
 }
 
@@ -118,12 +115,6 @@ impl Responses {
             }
         }
         None
-    }
-}
-
-impl Done {
-    pub(super) fn outcome(self) -> Outcome {
-        self.0
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::answers::{Ask, Outcome};
+use super::answers::Ask;
 use super::{Done, Endpoint, Work};
 use crate::handshake::cookie::CookieJar;
 use crate::handshake::noise::{self, Responder};
@@ -67,18 +67,18 @@ impl Endpoint {
     /// A step of a handshake is done.
     pub fn handle_work(&mut self, now: Duration, done: Done) {
         // What is not known any more was asked for before the peers became others.
-        match done.outcome() {
-            Outcome::Read(ephemeral, responder) => match (self.answers.take(&ephemeral), responder) {
+        match done {
+            Done::Read(ephemeral, responder) => match (self.answers.take(&ephemeral), responder) {
                 (Some(ask), Some(responder)) => self.handle_read(now, ask, responder),
                 (Some(_), None) => self.counters.refused_handshakes += 1,
                 (None, _) => {}
             },
-            Outcome::Answered(ephemeral, answer) => match (self.answers.take(&ephemeral), answer) {
+            Done::Answered(ephemeral, answer) => match (self.answers.take(&ephemeral), answer) {
                 (Some(ask), Some(answer)) => self.handle_answered(now, ask, *answer),
                 (Some(_), None) => self.counters.refused_handshakes += 1,
                 (None, _) => {}
             },
-            Outcome::Finished(from, initiator, finished) => {
+            Done::Finished(from, initiator, finished) => {
                 let (index, finished) = (initiator.index(), finished.map(|finished| *finished));
                 if let Some(at) = self.names.of_index(index) {
                     self.roster.wake(at);
