@@ -24,7 +24,7 @@ use serde::Serialize;
 pub use self::{
     control::RelayControl,
     status::{RelayStatus, SessionStatus},
-    table::{Counters, RelayReader, RelayTable},
+    table::{Counters, RelayTable},
 };
 
 /// A session whose client is not heard for so long is forgotten.

@@ -238,7 +238,7 @@ impl RelayControl {
         let source = canonical(source);
         let taken = match Message::parse(datagram) {
             Err(_) => Err(DropReason::Malformed),
-            Ok(Message::Relayed { .. }) => return self.table.read().forward(now, source, datagram),
+            Ok(Message::Relayed { .. }) => return self.table.forward(now, source, datagram),
             Ok(Message::Initiation { .. }) => self.handle_initiation(now, source, datagram),
             Ok(Message::Registered { receiver, .. }) if self.pending.contains_key(&receiver) => {
                 self.handle_confirmation(now, source, receiver, datagram)

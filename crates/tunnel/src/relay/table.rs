@@ -72,46 +72,6 @@ impl Entry {
 }
 
 impl RelayTable {
-    /// Holds the table for a batch of datagrams. Handshakes wait until it is dropped: drop it before this thread
-    /// calls `RelayControl`.
-    pub fn read(&self) -> RelayReader<'_> {
-        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
-        RelayReader { sessions, counters: &self.counters }
-    }
-
-    /// Sessions known now.
-    pub fn len(&self) -> usize {
-        self.read().sessions.len()
-    }
-
-    /// Whether there is no session.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// What has been forwarded and dropped since the start.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Sessions> {
-        self.sessions.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What `look` sees of a session; `None` if it is not known.
-    pub(super) fn with<T>(&self, session: u64, look: impl FnOnce(&Entry) -> T) -> Option<T> {
-        self.read().sessions.get(&session).map(look)
-    }
-}
-
-/// The table, held for a batch.
-#[derive(Debug)]
-pub struct RelayReader<'a> {
-    sessions: RwLockReadGuard<'a, Sessions>,
-    counters: &'a Counters,
-}
-
-impl RelayReader<'_> {
     /// Where a datagram of type 8 or 9 goes, byte for byte; every datagram of a train goes the same way.
     pub fn forward(&self, now: Duration, source: SocketAddr, datagram: &[u8]) -> Action {
         match self.route(now, super::canonical(source), datagram) {
@@ -128,11 +88,40 @@ impl RelayReader<'_> {
         let Message::Relayed { direction, session, .. } = message else {
             return Err(DropReason::NotForRelay);
         };
-        let entry = self.sessions.get(&session).ok_or(DropReason::UnknownSession)?;
+        let sessions = self.read();
+        let entry = sessions.get(&session).ok_or(DropReason::UnknownSession)?;
         match direction {
             Direction::Up => up(now, source, datagram, entry),
             Direction::Down => down(now, source, entry),
         }
+    }
+
+    /// Sessions known now.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Whether there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What has been forwarded and dropped since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Sessions> {
+        self.sessions.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Sessions> {
+        self.sessions.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `look` sees of a session; `None` if it is not known.
+    pub(super) fn with<T>(&self, session: u64, look: impl FnOnce(&Entry) -> T) -> Option<T> {
+        self.read().get(&session).map(look)
     }
 }
 

@@ -73,7 +73,7 @@ impl Core {
     fn decide(&self, now: Duration, meta: &Meta, datagram: &[u8], asked: &mut bool) -> Action {
         let kind = Kind::of(datagram);
         let action = if matches!(kind, Ok(Kind::RelayUp | Kind::RelayDown)) {
-            self.table.read().forward(now, meta.remote, datagram)
+            self.table.forward(now, meta.remote, datagram)
         } else {
             *asked = true;
             self.control().handle_datagram(now, meta.remote, datagram)

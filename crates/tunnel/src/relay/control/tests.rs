@@ -257,9 +257,8 @@ fn malformed_and_foreign_messages_are_dropped() {
     let challenge = wire::challenge(1, [0; TAG_LEN]);
     assert_eq!(net.give(home(), &challenge), Action::Drop(DropReason::NotForRelay));
     let table = net.relay.table();
-    let reader = table.read();
-    assert_eq!(reader.forward(net.now, home(), &transport), Action::Drop(DropReason::NotForRelay));
-    assert_eq!(reader.forward(net.now, home(), &[0x18; 5]), Action::Drop(DropReason::Malformed));
+    assert_eq!(table.forward(net.now, home(), &transport), Action::Drop(DropReason::NotForRelay));
+    assert_eq!(table.forward(net.now, home(), &[0x18; 5]), Action::Drop(DropReason::Malformed));
 }
 
 #[test]
@@ -312,7 +311,7 @@ fn two_threads_forward_at_once() {
         move || {
             let datagram = data(direction, session);
             (0..1000)
-                .filter(|_| matches!(table.read().forward(now, source, &datagram), Action::Forward { .. }))
+                .filter(|_| matches!(table.forward(now, source, &datagram), Action::Forward { .. }))
                 .count()
         }
     };
