@@ -65,11 +65,9 @@ fn trains_are_received_as_trains() {
     let train = &train()[..10 * 1000 + 7];
     let report = sender.send(&[Transmit { segment_size: Some(1000), ..to(remote, train) }]);
     assert!(report.failures.is_empty(), "{report:?}");
-    let (mut batch, mut all) = (RecvBatch::default(), Vec::new());
-    let count = receiver
-        .recv_trains(&mut batch, |meta, bytes| all.push((meta.segment_size, bytes.to_vec())))
-        .unwrap();
-    assert_eq!(count, all.len());
+    let mut batch = RecvBatch::default();
+    receiver.fill(&mut batch).unwrap();
+    let all: Vec<_> = batch.trains().map(|(meta, bytes)| (meta.segment_size, bytes.to_vec())).collect();
     assert_eq!(all, [(1000, train.to_vec())], "loopback hands a train over as it was sent");
 }
 

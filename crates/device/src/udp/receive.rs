@@ -77,33 +77,16 @@ impl std::fmt::Debug for RecvBatch {
 impl UdpSocket {
     /// Receives once and calls `each` with every datagram; returns how many.
     ///
-    /// [`io::ErrorKind::WouldBlock`] when there is none.
-    pub fn recv(&self, batch: &mut RecvBatch, mut each: impl FnMut(Meta, &mut [u8])) -> io::Result<usize> {
-        let mut count = 0;
-        self.recv_trains(batch, |meta, train| {
-            for datagram in train.chunks_mut(meta.segment_size) {
-                count += 1;
-                each(meta, datagram);
-            }
-        })?;
-        Ok(count)
-    }
-
-    /// Receives once and calls `each` with every train: datagrams of [`Meta::segment_size`] bytes (the last may be
-    /// shorter) of one sender, one after the other. Returns the number of trains.
-    ///
     /// [`io::ErrorKind::WouldBlock`] when there is none. Empty datagrams are dropped.
-    pub fn recv_trains(
-        &self,
-        batch: &mut RecvBatch,
-        mut each: impl FnMut(Meta, &mut [u8]),
-    ) -> io::Result<usize> {
+    pub fn recv(&self, batch: &mut RecvBatch, mut each: impl FnMut(Meta, &mut [u8])) -> io::Result<usize> {
         self.fill(batch)?;
         let mut count = 0;
         for index in 0..batch.filled {
-            if let Some((meta, length)) = batch.meta(index) {
+            let Some((meta, length)) = batch.meta(index) else { continue };
+            let train = &mut batch.buffers[index * MESSAGE..][..length];
+            for datagram in train.chunks_mut(meta.segment_size) {
                 count += 1;
-                each(meta, &mut batch.buffers[index * MESSAGE..][..length]);
+                each(meta, datagram);
             }
         }
         Ok(count)
