@@ -85,14 +85,10 @@ impl Tun {
         self.queues.iter().map(AsFd::as_fd)
     }
 
-    /// Reads once from the first queue and calls `each` with every IP packet that came, checksums filled in; returns how many.
+    /// Reads once from a queue and calls `each` with every IP packet that came, checksums filled in; returns how many.
     ///
-    /// [`io::ErrorKind::WouldBlock`] when there is none. 0 packets means that what came could not be cut.
-    pub fn recv(&mut self, each: impl FnMut(&mut [u8])) -> io::Result<usize> {
-        self.recv_from(0, each)
-    }
-
-    /// The same from another queue; there is nothing in one that does not exist.
+    /// [`io::ErrorKind::WouldBlock`] when there is none, as in a queue that does not exist. 0 packets means that what came could not
+    /// be cut.
     pub fn recv_from(&mut self, queue: usize, each: impl FnMut(&mut [u8])) -> io::Result<usize> {
         let mut file = self.queues.get(queue).ok_or(io::ErrorKind::WouldBlock)?;
         let length = file.read(&mut self.buffer)?;
@@ -166,12 +162,6 @@ impl Tun {
             Segmentation::Tcp => self.accepts.tcp = false,
             Segmentation::Udp => self.accepts.udp = false,
         }
-    }
-}
-
-impl AsFd for Tun {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.queues[0].as_fd()
     }
 }
 

@@ -261,7 +261,7 @@ fn pump(mut tuns: [Tun; 2], stop: &Waker) -> (usize, Accepts) {
     let mut poller = Poller::new().unwrap();
     poller.add(stop, 2, Interest::Read).unwrap();
     for (token, tun) in tuns.iter().enumerate() {
-        poller.add(tun, token as u64, Interest::Read).unwrap();
+        poller.add(tun.queues().next().unwrap(), token as u64, Interest::Read).unwrap();
     }
     let (mut most, mut batch) = (0, Vec::new());
     loop {
@@ -274,7 +274,7 @@ fn pump(mut tuns: [Tun; 2], stop: &Waker) -> (usize, Accepts) {
         }
         for token in ready {
             let from = token as usize;
-            while let Ok(count) = tuns[from].recv(|packet| batch.push(packet.to_vec())) {
+            while let Ok(count) = tuns[from].recv_from(0, |packet| batch.push(packet.to_vec())) {
                 most = most.max(count);
                 if batch.len() >= 256 {
                     break;
