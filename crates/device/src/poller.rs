@@ -56,8 +56,6 @@ pub struct Ready {
     pub token: u64,
     /// There is something to read, or an error or end to find by reading.
     pub readable: bool,
-    /// There is room to write.
-    pub writable: bool,
 }
 
 /// An epoll instance, level-triggered.
@@ -146,7 +144,7 @@ fn ready(event: &epoll::Event) -> Ready {
     // Copied out first: epoll's event is packed.
     let (flags, data) = (event.flags, event.data);
     let readable = flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP);
-    Ready { token: data.u64(), readable, writable: flags.intersects(EventFlags::OUT | EventFlags::ERR) }
+    Ready { token: data.u64(), readable }
 }
 
 /// Wakes a thread that waits in [`Poller::wait`]. Clones wake the same one.
