@@ -50,7 +50,7 @@ pub fn capture(tunnel: &TunnelWatch, wanted: Wanted) -> Result<Capture, String> 
     tunnel.change(Change::Capture(sender)).map(|()| capture)
 }
 
-/// A running tunnel; dropping it stops it.
+/// A running tunnel; dropping it stops it, and waits until its interface is gone.
 #[derive(Debug)]
 pub struct Running {
     worker: Worker<TunnelStatus, Change>,
@@ -154,7 +154,4 @@ impl Running {
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
-
-    /// Stops it and waits until its interface is gone.
-    pub fn stop(self) {}
 }

@@ -45,7 +45,7 @@ pub enum StartError {
     Resources(#[from] io::Error),
 }
 
-/// A running relay; dropping it stops it.
+/// A running relay; dropping it stops it, and waits until its threads have ended.
 #[derive(Debug)]
 pub struct RelayRunning {
     up: Worker<RelayStatus, Vec<PublicKey>>,
@@ -131,7 +131,4 @@ impl RelayRunning {
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
-
-    /// Stops it and waits until its threads have ended.
-    pub fn stop(self) {}
 }

@@ -115,7 +115,7 @@ fn packets_pass_over_every_path_and_nothing_is_left() {
     assert!(eventually(&ends[1], all_up).peers[0].paths.iter().all(|path| !path.listed));
     let mtu = eventually(&ends[0], |status| status.mtu > 1400).mtu;
     left.run(&format!("ping -c 1 -W 5 -M do -s {} 10.77.0.2", mtu - 28));
-    ends.into_iter().for_each(Running::stop);
+    ends.into_iter().for_each(drop);
     assert_eq!((left.interfaces().len(), right.interfaces().len()), (2, 2));
 }
 
@@ -131,12 +131,11 @@ fn a_tunnel_that_is_stopped_has_not_failed() {
         let on_end = move |why| sender.send(why).unwrap();
         let paths = vec![path("red", Local::Interface("red".into()), "10.1.0.2:51900", None)];
         let running = namespace.within(|| daemon::start(settings(1, paths), on_end)).unwrap();
-        let answering = run(&other, settings(2, Vec::new()));
+        let _answering = run(&other, settings(2, Vec::new()));
         eventually(&running, all_up);
         // What watches the interface rests for a while after it has looked: then it looks at once.
         std::process::Command::new("sleep").arg("0.2").status().unwrap();
-        running.stop();
-        answering.stop();
+        drop(running);
     }
     assert_eq!(failures.try_iter().collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -182,7 +181,6 @@ fn a_relay_forwards_both_ways() {
     assert_eq!(status.sessions.len(), 1);
     assert!(status.sessions[0].open && status.forwarded_packets > 12, "{status:?}");
     assert!(status.dropped_packets.is_empty(), "{status:?}");
-    relay.stop();
 }
 
 #[test]
@@ -206,7 +204,7 @@ fn what_is_in_the_way_is_named_and_nothing_is_left() {
     assert!(matches!(start(), Err(StartError::Route(_))));
     assert_eq!(host.interfaces(), [""; 0]);
     host.run("ip route delete 10.77.0.2/32");
-    start().unwrap().stop();
+    drop(start().unwrap());
     assert_eq!(host.interfaces(), [""; 0]);
     let _socket = taken(51901);
     let settings =
