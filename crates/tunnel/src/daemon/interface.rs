@@ -527,12 +527,7 @@ fn configure(net: &mut Net, name: &str, mtu: u16) -> io::Result<u32> {
 
 /// The outer packets' mark: the file's or, where a default route has to tell them from others, this program's own.
 pub fn mark(fwmark: u32, config: &Config) -> u32 {
-    if fwmark == 0 && has_default(config) { TABLE } else { fwmark }
-}
-
-/// Whether all packets are routed to a peer, of IPv4 or IPv6.
-pub fn has_default(config: &Config) -> bool {
-    default_families(config).next().is_some()
+    if fwmark == 0 && default_families(config).next().is_some() { TABLE } else { fwmark }
 }
 
 /// Of the peers' default routes whether each is IPv6's.
