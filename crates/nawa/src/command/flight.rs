@@ -1,7 +1,5 @@
 //! `nawa flight`
 
-use std::fmt::Write;
-
 use flight::kernel::default::{Holder, Restored};
 use flight::kernel::{self, Scheme};
 
@@ -73,16 +71,11 @@ fn render(state: &State) -> String {
 
 /// The connections as a table, each line ended; empty if there are none.
 pub fn table(connections: &[Line]) -> String {
-    let mut text = String::new();
-    if !connections.is_empty() {
-        // Writing to a `String` cannot fail.
-        let _ = writeln!(text);
-        let rows = connections.iter().map(row).collect();
-        rows_under(HEADER, rows, 4..11)
-            .lines()
-            .for_each(|row| text.push_str(&format!("{}\n", row.trim_end())));
+    if connections.is_empty() {
+        return String::new();
     }
-    text
+    let rows = connections.iter().map(row).collect();
+    "\n".to_owned() + &rows_under(HEADER, rows, 4..11)
 }
 
 fn row(line: &Line) -> [String; 11] {

@@ -167,9 +167,7 @@ fn render(round: &Round) -> String {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "peer {}", paths[0].peer);
         let rows = paths.iter().map(row).collect();
-        rows_under(HEADER, rows, 2..7)
-            .lines()
-            .for_each(|row| text.push_str(&format!("{}\n", row.trim_end())));
+        text.push_str(&rows_under(HEADER, rows, 2..7));
     }
     text.push_str(&flight::table(&round.flight));
     text

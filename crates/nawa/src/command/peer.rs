@@ -19,8 +19,7 @@ pub fn show(show: &PeerShow) -> Result<(), Failure> {
     }
     let state = status::read(state)?;
     let rows = state.tunnel.iter().flat_map(|tunnel| &tunnel.peers).map(row).collect();
-    let shown = cells::rows_under(HEADER, rows, 2..3);
-    super::print(&shown.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n"))
+    super::print(cells::rows_under(HEADER, rows, 2..3).trim_end())
 }
 
 fn row(peer: &view::Peer) -> [String; 5] {

@@ -50,7 +50,7 @@ pub fn run(test: &Test) -> Result<(), Failure> {
     let loaded = answers(pings)?;
     let after = peer(&mut daemon, &test.peer)?;
     let result = result(test, target, (&before, &idle), (&after, &loaded), &rates);
-    if test.json { super::print(&result.to_string()) } else { super::print(&render(&result)) }
+    if test.json { super::print(&result.to_string()) } else { super::print(render(&result).trim_end()) }
 }
 
 /// The state of this peer.
@@ -246,8 +246,7 @@ fn render(result: &Value) -> String {
         rate(&loaded["rate_bps"]),
     ]);
     let header = ["path", "state", "idle ms", "loaded ms", "round trips/min", "Mbit/s out"];
-    let table = rows_under(header, rows, 2..6);
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    rows_under(header, rows, 2..6)
 }
 
 #[cfg(test)]

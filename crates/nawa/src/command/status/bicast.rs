@@ -1,11 +1,10 @@
 //! Of `bicast` in the state, what people want to see.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use serde::Deserialize;
 
-use super::cells::{number, percent, rows_under};
+use super::cells::{megabytes, number, percent, rows_under};
 
 const HEADER: [&str; 8] =
     ["ports", "sent MB", "extra %", "resent", "requests", "first", "not copied", "peer (ms)"];
@@ -56,15 +55,12 @@ pub fn render(bicast: &Bicast) -> String {
         "bicast: mode {}, {}, {} MB sent and {} MB of copies{idle}\n",
         bicast.mode,
         interfaces.join(", "),
-        number(Some(bicast.sent_bytes as f64 / 1e6), 1),
-        number(Some(bicast.extra_bytes as f64 / 1e6), 1),
+        megabytes(bicast.sent_bytes),
+        megabytes(bicast.extra_bytes),
     );
     if !bicast.associations.is_empty() {
         let rows = bicast.associations.iter().map(row).collect();
-        for line in rows_under(HEADER, rows, 1..7).lines() {
-            // Writing to a `String` cannot fail.
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
+        text.push_str(&rows_under(HEADER, rows, 1..7));
     }
     text
 }
@@ -80,7 +76,7 @@ fn row(one: &Association) -> [String; 8] {
     let not_copied: Vec<_> = not_copied.map(|(why, count)| format!("{count} {why}")).collect();
     [
         format!("{} > {}", one.local_port, one.remote_port),
-        number(Some(one.sent_bytes as f64 / 1e6), 1),
+        megabytes(one.sent_bytes),
         number(percent(one.extra_bytes, one.sent_bytes), 1),
         copies("retransmission"),
         copies("request"),

@@ -7,8 +7,12 @@ use comfy_table::{CellAlignment, Table, presets::NOTHING};
 /// What nobody has measured yet.
 pub const UNKNOWN: &str = "–";
 
-/// A table; `numbers`: the columns that hold numbers.
-pub fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, numbers: Range<usize>) -> Table {
+/// A table, each line ended and without blanks before that; `numbers`: the columns that hold numbers.
+pub fn rows_under<const N: usize>(
+    header: [&str; N],
+    rows: Vec<[String; N]>,
+    numbers: Range<usize>,
+) -> String {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_header(header).add_rows(rows);
     for column in numbers {
@@ -16,7 +20,7 @@ pub fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, num
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 /// A number with so many decimals, or that it is unknown.

@@ -211,7 +211,7 @@ fn render_relay(text: &mut String, relay: &Relay) {
     );
     if !relay.sessions.is_empty() {
         let rows = relay.sessions.iter().map(session_row).collect();
-        rows_under(SESSION_HEADER, rows, 4..5).lines().for_each(|row| line(text, row.trim_end()));
+        text.push_str(&rows_under(SESSION_HEADER, rows, 4..5));
     }
 }
 
@@ -255,8 +255,7 @@ pub fn paths(peer: &Peer) -> String {
         return String::new();
     }
     let rows = peer.paths.iter().map(path_row).collect();
-    let mut text = String::new();
-    rows_under(PATH_HEADER, rows, 2..8).lines().for_each(|row| line(&mut text, row.trim_end()));
+    let mut text = rows_under(PATH_HEADER, rows, 2..8);
     for path in &peer.paths {
         path.reason().iter().for_each(|why| line(&mut text, format!(" {}: {why}", path.name)));
         if let Some(cap) = path.monthly_cap_bytes {
