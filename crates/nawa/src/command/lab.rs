@@ -1,6 +1,6 @@
 //! `nawa lab`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lab::{RunOptions, Size};
 
@@ -60,19 +60,14 @@ fn options(run: LabRun) -> Result<RunOptions, Failure> {
         _ => Size::Normal,
     };
     let usual = RunOptions::default();
-    let nawa = match run.nawa {
-        Some(nawa) if !nawa.is_file() => {
-            return Err(Failure::bad_input(format!("there is no program {}", nawa.display())));
+    let program = |file: Option<PathBuf>| match file {
+        Some(file) if !file.is_file() => {
+            Err(Failure::bad_input(format!("there is no program {}", file.display())))
         }
-        Some(nawa) => std::path::absolute(nawa).map_err(Failure::failed)?,
-        None => usual.nawa.clone(),
+        file => file.map(std::path::absolute).transpose().map_err(Failure::failed),
     };
-    let rival = match run.rival {
-        Some(rival) if !rival.is_file() => {
-            return Err(Failure::bad_input(format!("there is no program {}", rival.display())));
-        }
-        rival => rival.map(std::path::absolute).transpose().map_err(Failure::failed)?,
-    };
+    let nawa = program(run.nawa)?.unwrap_or_else(|| usual.nawa.clone());
+    let rival = program(run.rival)?;
     Ok(RunOptions {
         size,
         seed: run.seed.unwrap_or(RunOptions::SEED),
