@@ -84,16 +84,6 @@ fn start(config: Config, events: &Sender<Event>) -> Result<Running, String> {
     Ok(running)
 }
 
-/// Takes off what a daemon that crashed left on this namespace's interfaces.
-pub fn remove_left() {
-    let Ok(mut net) = device::Net::open() else { return };
-    for name in device::interfaces().unwrap_or_default() {
-        if net.link(&name).is_ok_and(|link| bicast::kernel::remove_left(link.index)) {
-            tracing::info!(interface = name, "removed what a crash of bicast left");
-        }
-    }
-}
-
 /// What `nawa status --json` shows as `bicast`. Bytes, µs, seconds, as the keys say.
 pub fn state(view: &View) -> Value {
     let (config, interfaces) = view.interfaces();

@@ -92,13 +92,3 @@ fn start(settings: Settings, events: &Sender<Event>) -> Result<Running, String> 
     tracing::info!(interface, master, mode, "the node codes");
     Ok(running)
 }
-
-/// Takes off what a daemon that crashed left on this namespace's interfaces.
-pub fn remove_left() {
-    let Ok(mut net) = device::Net::open() else { return };
-    for name in device::interfaces().unwrap_or_default() {
-        if net.link(&name).is_ok_and(|link| daemon::remove_left(link.index)) {
-            tracing::info!(interface = name, "removed what a crash of coding left");
-        }
-    }
-}

@@ -63,9 +63,19 @@ pub fn remove_left() {
 fn remove_left_but(held: &Hold) {
     daemon::remove_left(held);
     crate::flood::remove_leftovers();
-    crate::bicast::remove_left();
-    crate::coding::remove_left();
+    remove_from_interfaces("bicast", bicast::kernel::remove_left);
+    remove_from_interfaces("coding", coding::daemon::remove_left);
     flight::remove_left();
+}
+
+/// Takes off what a strand that crashed left on this namespace's interfaces; `remove` does so from one, by its index.
+fn remove_from_interfaces(strand: &str, remove: fn(u32) -> bool) {
+    let Ok(mut net) = device::Net::open() else { return };
+    for name in device::interfaces().unwrap_or_default() {
+        if net.link(&name).is_ok_and(|link| remove(link.index)) {
+            tracing::info!(interface = name, "removed what a crash of {strand} left");
+        }
+    }
 }
 
 struct RunningTunnel {
