@@ -73,9 +73,7 @@ fn address(test: &Test, daemon: &mut Daemon, peer: &Value) -> Result<IpAddr, Fai
         return Ok(found);
     }
     let interface = daemon.ask(Request::Status)?["interface"].as_str().unwrap_or_default().to_owned();
-    let networks = device::networks().unwrap_or_default().into_iter();
-    let own = networks.filter(|(name, ..)| *name == interface);
-    let own: Vec<_> = own.filter_map(|(_, ip, bits)| IpNet::new(ip, bits).ok()).collect();
+    let own = crate::doctor::gather::networks_of(&interface);
     let guessed = guesses(&own, &routes);
     let found = guessed
         .iter()
