@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::source::Source;
+use super::value::yes;
 
 const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast], [[coding]], \
                         [[flood]] and [metrics]";
@@ -189,10 +190,6 @@ pub struct Path {
     pub prefer: Option<Spanned<toml::Value>>,
     /// Bytes with their unit.
     pub monthly_cap: Option<Spanned<String>>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// `via = { … }` of a path.

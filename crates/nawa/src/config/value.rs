@@ -21,6 +21,11 @@ const LONGEST_LABEL: usize = 63;
 /// IFNAMSIZ without its final zero.
 const LONGEST_INTERFACE_NAME: usize = 15;
 
+/// What a switch is that is on where nothing is written.
+pub fn yes() -> bool {
+    true
+}
+
 /// Whether two sockets that listen so would get in each other's way.
 pub fn collide(one: Listen, other: Listen) -> bool {
     let port = |listen| match listen {

@@ -15,6 +15,8 @@ use serde_json::json;
 use tunnel::capture::{Direction, Layer};
 use tunnel::daemon::{Capture, Taken};
 
+use crate::config::value::yes;
+
 /// How often it is looked whether the reader is there, while there is nothing to write.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -34,10 +36,6 @@ pub struct Wanted {
     /// What goes over the paths.
     #[serde(default = "yes")]
     pub outer: bool,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// A line.

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tunnel::PublicKey;
 
-use crate::config::value::{self, HostPort};
+use crate::config::value::{self, HostPort, yes};
 
 /// Adds a path.
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,10 +125,6 @@ impl Set {
             && (remote.is_none() && local.is_none() && via.is_none() && backup.is_none() && receive.is_none())
             && !(*no_local || *no_via)
     }
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// A name.
