@@ -61,7 +61,10 @@ impl Caps {
             Err(error) => Err(error),
         };
         let kept = kept.unwrap_or_else(|error| {
-            tracing::warn!("{} holds no count of bytes ({error}); it begins anew", file.display());
+            let file = file.display();
+            tracing::warn!(
+                "{file} cannot be read ({error}): what paths have carried this month counts from 0"
+            );
             Kept::default()
         });
         Self { file, kept, seen: BTreeMap::new() }

@@ -32,7 +32,9 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     let live = Arc::new(Live::start(settings, sender)?);
     let followed = changes.and_then(|changes| follow_interfaces(changes, Arc::clone(&live)));
     if let Err(error) = followed {
-        tracing::warn!("is not told of interfaces that come and go: {error}");
+        tracing::warn!(
+            "the daemon hears of no interfaces that come and go: {error}; floods do not follow theirs"
+        );
     }
     let answers = answer(control, metrics, &live);
     if answers.is_ok() {
@@ -98,7 +100,7 @@ fn follow_interfaces(changes: Changes, live: Arc<Live>) -> io::Result<()> {
     };
     let report = move || {
         if let Err(error) = follow() {
-            tracing::warn!("is not told of interfaces that come and go any more: {error}");
+            tracing::warn!("the daemon hears of interfaces no more: {error}; floods do not follow theirs");
         }
     };
     thread::Builder::new().name("interfaces".into()).spawn(report).map(drop)

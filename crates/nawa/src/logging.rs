@@ -91,7 +91,7 @@ pub fn leave_terminal(folder: &Path) {
         },
     };
     if let Err(error) = log.and_then(|log| rustix::stdio::dup2_stderr(log).map_err(io::Error::from)) {
-        tracing::warn!(%error, "cannot leave the terminal");
+        tracing::warn!("the log stays on the terminal: {error}");
         return;
     }
     // It is left once.

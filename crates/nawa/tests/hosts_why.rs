@@ -111,7 +111,7 @@ fn another_key(to: &str, from: &str) {
     );
     // Both ends name what may be wrong, where they are asked.
     let shown = succeed(&mut net.office.nawa(["status"]));
-    assert!(shown.contains(&format!("not let in: a handshake from {from}")), "{shown}");
+    assert!(shown.contains(&format!("last handshake refused: a handshake from {from}")), "{shown}");
     assert!(shown.contains(&net.nodes[0].public_key), "{shown}");
     let said = succeed(&mut net.van.nawa(["path", "why", "office"]));
     for node in &net.nodes {

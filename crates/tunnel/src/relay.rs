@@ -29,6 +29,7 @@ pub use self::{
 
 /// A session whose client is not heard for so long is forgotten.
 pub const IDLE: Duration = Duration::from_secs(180);
+
 /// What is bounded how.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {

@@ -51,7 +51,7 @@ fn explain_all(tunnel: &view::Tunnel) -> Vec<String> {
         if !peer.up
             && let Some(view::Refused { ago_s, why }) = &tunnel.refused
         {
-            lines.push(format!("not let in: {why} ({ago_s:.0} s ago)"));
+            lines.push(format!("last handshake refused: {why} ({ago_s:.0} s ago)"));
         }
     }
     lines

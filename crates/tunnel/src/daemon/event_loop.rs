@@ -352,7 +352,9 @@ impl State {
         self.return_routes.forget(mark);
         for socket in self.sockets.iter() {
             if let Err(error) = socket.set_mark(mark) {
-                tracing::warn!("{error}; start the daemon anew");
+                tracing::warn!(
+                    "{error}: the tunnel's packets keep their old mark until `nawa down && nawa up`"
+                );
             }
         }
     }
@@ -385,7 +387,7 @@ impl Asked<TunnelStatus, Change> for State {
 fn open(sockets: &mut Sockets, place: u8, mark: u32, poller: &Poller) {
     sockets.open(place, mark, |family, socket| {
         if let Err(error) = poller.add(socket, token(family, place), Interest::Read) {
-            tracing::warn!("cannot listen to another port: {error}");
+            tracing::warn!("what comes to a path's new port is not heard: {error}");
         }
     });
 }

@@ -31,6 +31,7 @@ pub const TABLE: u32 = 0x6e61_7761;
 const PRIORITIES: [u32; 2] = [32762, 32763];
 /// The same of a [`Hold`], behind those of a tunnel that runs.
 const HELD: [u32; 2] = [32764, 32765];
+
 /// The TUN interface, as the host sees it: up, with its addresses and routes.
 #[derive(Debug)]
 pub struct Interface {

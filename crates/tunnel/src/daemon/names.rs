@@ -223,7 +223,7 @@ fn start(
     match Builder::new().name("name".into()).spawn(run) {
         Ok(_) => Some(lookup),
         Err(error) => {
-            tracing::warn!("cannot ask for the address of a host: {error}");
+            tracing::warn!("no thread can be started to look up a host's address: {error}");
             None
         }
     }

@@ -160,7 +160,7 @@ fn if_there<T>(v6: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{AddrInUse, PermissionDenied, QuotaExceeded};
     match v6 {
         Err(error) if !matches!(error.kind(), AddrInUse | PermissionDenied | QuotaExceeded) => {
-            tracing::info!("going on without IPv6: {error}");
+            tracing::info!("listens on IPv4 alone, for this host has no IPv6: {error}");
             Ok(None)
         }
         other => other.map(Some),

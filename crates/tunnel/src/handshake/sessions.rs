@@ -254,8 +254,8 @@ impl Sessions {
         self.pending.iter().map(|pending| pending.ephemeral)
     }
 
-    /// Wants a new session: none that will last, or (`renew`) the peer does not answer. A session has the time of a first retry to
-    /// be answered in.
+    /// Whether to begin a handshake: there is no session, it is due for renewal, or (`renew`) the peer does not answer on one older
+    /// than the first retry.
     pub fn wants_handshake(&self, now: Duration, renew: bool) -> bool {
         self.attempt.is_none()
             && !self.hopeless

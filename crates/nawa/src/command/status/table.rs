@@ -158,7 +158,7 @@ fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
         line(text, format!("TCP connections of this host into it use {name}"));
     }
     if let Some(view::Refused { ago_s, why }) = &tunnel.refused {
-        line(text, format!("not let in: {why} ({ago_s:.0} s ago)"));
+        line(text, format!("last handshake refused: {why} ({ago_s:.0} s ago)"));
     }
     if tunnel.peers.is_empty() {
         line(text, "no peer yet: invite one with `nawa invite NAME`");
@@ -383,7 +383,7 @@ coding on mesh0 by nc0: mode any, waits: `mesh0` is down
 nawa 0.1.0, process 7, log: /var/lib/nawa/nawa.log
 interface nawa0, mtu 1400, public key KEY=
 default route: IPv4 through the tunnel to office; IPv6 beside the tunnel, for no peer has ::/0
-not let in: a stranger (3 s ago)
+last handshake refused: a stranger (3 s ago)
 
 peer office: up, scheduler auto, 0 packets sent again, 0 given up
  no path yet: this end lists none, and the other has not called; see that `nawa up` runs there
