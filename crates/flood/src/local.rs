@@ -16,6 +16,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -131,10 +132,15 @@ impl Listener {
         Ok(Listener(socket))
     }
 
-    /// The next application; `None` if there is none, or it is not root's.
-    pub(crate) fn accept(&self) -> Option<Application> {
-        let socket = accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
-        is_roots(&socket).then_some(Application { socket, listening: None, dropped: 0 })
+    /// The next application; `None` if there is none, it is gone already, or it is not root's.
+    pub(crate) fn accept(&self) -> io::Result<Option<Application>> {
+        match accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => {
+                Ok(is_roots(&socket).then_some(Application { socket, listening: None, dropped: 0 }))
+            }
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -179,7 +185,7 @@ impl Application {
         match recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
             Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
             Ok((length, _)) => Ok(buffer.get(..length)),
-            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(Errno::AGAIN) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -31,6 +31,8 @@ const FIRST_CLIENT: u64 = 16;
 const TURN: usize = 64;
 /// How often it looks whether the frame has left that the next one waits for: less than a frame takes at 802.11b's 1 Mbit/s.
 const LOOK: Duration = Duration::from_millis(1);
+/// Where no application can be taken, for want of descriptors perhaps, asking again at once would only burn a processor.
+const REST: Duration = Duration::from_millis(100);
 
 /// What a node knows of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -155,6 +157,8 @@ pub fn start(
         data_max,
         poller,
         listener,
+        rests: None,
+        failed: false,
         clients: BTreeMap::new(),
         next_client: FIRST_CLIENT,
         delivery: None,
@@ -192,6 +196,10 @@ struct Node<R> {
     dropped_before: u64,
     poller: Poller,
     listener: Listener,
+    /// Until then no application is taken.
+    rests: Option<Duration>,
+    /// The last could not be taken, and the log says so.
+    failed: bool,
     clients: BTreeMap<u64, Application>,
     next_client: u64,
     /// Since the first application listened.
@@ -217,12 +225,15 @@ impl<R: RngCore> Node<R> {
                 }
             }
             self.transmit();
+            if self.rests.take_if(|until| *until <= monotonic()).is_some() {
+                self.poller.add(&self.listener, LISTENER, Interest::Read)?;
+            }
         }
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let due = self.suppression.as_ref()?.poll_timeout();
-        wait(self.below.is_some(), due, monotonic())
+        let due = self.suppression.as_ref().and_then(Suppression::poll_timeout);
+        wait(self.below.is_some(), due.into_iter().chain(self.rests).min(), monotonic())
     }
 
     /// What was heard: one batch, so that a flood of frames starves nobody.
@@ -341,7 +352,13 @@ impl<R: RngCore> Node<R> {
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        while let Some(client) = self.listener.accept() {
+        loop {
+            let client = match self.listener.accept() {
+                Ok(Some(client)) => client,
+                Ok(None) => return Ok(()),
+                Err(error) => return self.rest(&error),
+            };
+            self.failed = false;
             if self.clients.len() >= CLIENTS {
                 continue;
             }
@@ -354,7 +371,14 @@ impl<R: RngCore> Node<R> {
             self.clients.insert(self.next_client, client);
             self.next_client += 1;
         }
-        Ok(())
+    }
+
+    fn rest(&mut self, error: &io::Error) -> io::Result<()> {
+        if !std::mem::replace(&mut self.failed, true) {
+            tracing::warn!(interface = self.settings.interface, "takes no applications for a while: {error}");
+        }
+        self.rests = Some(monotonic() + REST);
+        self.poller.remove(&self.listener)
     }
 
     fn welcome(&self) -> Welcome {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use common::flood::{Network, PATIENCE, text};
 use common::{Daemon, eventually, namespaces_or_skip, output, stderr, succeed};
 use flood::Client;
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketType, connect, recv, socket};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -307,6 +308,29 @@ fn a_reload_changes_what_it_names_alone() {
     eventually("what ran before runs", || {
         network.node(1).within(|| Client::connect("air0")).ok().filter(|client| client.node().ttl == 3)
     });
+}
+
+#[test]
+fn a_node_without_descriptors_sleeps_and_takes_applications_once_it_has_some() {
+    let name = "a_node_without_descriptors_sleeps_and_takes_applications_once_it_has_some";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let network = Network::new(1);
+    let daemon = network.start(1, "");
+    daemon.allow_descriptors(false);
+    let application = network.node(1).within(|| {
+        let application = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+        let node = SocketAddrUnix::new_abstract_name(b"nawa-flood-air0").expect("a name");
+        connect(&application, &node).expect("it listens");
+        application
+    });
+    eventually("it sleeps", || {
+        let mut threads = fs::read_dir(format!("/proc/{}/task", daemon.id())).expect("it runs");
+        let sleeps = |status: String| status.starts_with("Name:\tflood\n") && status.contains("State:\tS");
+        let status = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("status"));
+        threads.any(|thread| thread.and_then(status).is_ok_and(sleeps)).then_some(())
+    });
+    daemon.allow_descriptors(true);
+    eventually("it is taken", || recv(&application, &mut [0; 4096], RecvFlags::DONTWAIT).ok());
 }
 
 /// Its interface is away, so that what the file now asks for cannot start, and neither can what ran before.

@@ -193,6 +193,16 @@ impl Daemon {
         rustix::process::kill_process(pid, signal).expect("the daemon runs");
     }
 
+    /// Whether it may open any more files and sockets; those that it has stay.
+    pub fn allow_descriptors(&self, any: bool) {
+        use rustix::process::{Pid, Resource, getrlimit, prlimit};
+        let mut limits = getrlimit(Resource::Nofile);
+        if !any {
+            limits.current = Some(0);
+        }
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limits).expect("root may");
+    }
+
     /// The next line on stderr that holds `what`.
     #[track_caller]
     pub fn read_until(&mut self, what: &str) -> String {
