@@ -495,8 +495,8 @@ impl<R: RngCore> Asked<Status, ()> for Node<R> {
             Medium::Kernel { table, .. } => {
                 let [again, duplicate, own, limited, expired] = table.counts().unwrap_or_default();
                 relayed = again;
-                verdicts[Verdict::Duplicate as usize] += duplicate;
                 // The kernel hands back each broadcast of this host's.
+                verdicts[Verdict::Duplicate as usize] += duplicate.saturating_sub(again);
                 verdicts[Verdict::Own as usize] += own.saturating_sub(sent);
                 verdicts[Verdict::Limited as usize] += limited;
                 verdicts[Verdict::Expired as usize] += expired;

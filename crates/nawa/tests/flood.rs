@@ -446,6 +446,8 @@ fn flushed_rules_come_back() {
         });
         network.connect(1).send(0, b"hello").expect("it goes");
         network.wait_for(2, "/relayed_frames", 1);
+        let dropped = &network.status(2)["dropped_frames"];
+        assert_eq!(dropped["duplicate"], 0, "what it has relayed itself: {dropped}");
     }
 }
 
