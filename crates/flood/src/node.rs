@@ -458,13 +458,15 @@ impl<R: RngCore> Node<R> {
         let native = matches!(&self.medium, Medium::Driver { attached, waits: false, .. } if attached.mode == xdp::Mode::Native);
         let vanished = vanished(dropped, relayed).filter(|_| native);
         let to_relay = self.sequence.to_relay();
-        let unheard = (own == 0 && to_relay >= UNHEARD).then(|| {
+        // A table that was put back has forgotten how many it heard.
+        let flushed = self.flushed();
+        let unheard = (own == 0 && to_relay >= UNHEARD && flushed.is_none()).then(|| {
             format!(
                 "nobody has relayed any of the {to_relay} messages of this node: nobody is in reach, or their `wire`, mode or key \
                  is another, or they take them for old ones (`old-epoch` there)"
             )
         });
-        self.settings.warnings.iter().cloned().chain(unheard).chain(vanished).chain(self.flushed()).collect()
+        self.settings.warnings.iter().cloned().chain(unheard).chain(vanished).chain(flushed).collect()
     }
 
     fn flushed(&self) -> Option<String> {

@@ -437,13 +437,17 @@ fn flushed_rules_come_back() {
     let Some(_alone) = namespaces_or_skip("flushed_rules_come_back") else { return };
     let network = Network::new(2);
     let _daemons = [1, 2].map(|number| network.start(number, "mode = 'kernel'\n"));
+    let sender = network.connect(2);
+    (0..5).for_each(|_| sender.send(0, b"before").expect("it goes"));
+    network.wait_for(2, "/dropped_frames/own", 5);
     let table = ["flush", "table", "ip", "nawa-flood-air0"];
     for (times, flush) in [(1, &["flush", "ruleset"][..]), (2, &["flush", "ruleset"]), (3, &table[..])] {
         succeed(&mut network.node(2).command("nft", flush.iter().copied()));
-        eventually("it is mended", || {
+        let told = eventually("it is mended", || {
             let told = network.status(2)["warnings"].to_string();
-            told.contains(&format!("nftables table {times} times")).then_some(())
+            told.contains(&format!("nftables table {times} times")).then_some(told)
         });
+        assert!(!told.contains("nobody has relayed"), "{told}");
         network.connect(1).send(0, b"hello").expect("it goes");
         network.wait_for(2, "/relayed_frames", 1);
         let dropped = &network.status(2)["dropped_frames"];
