@@ -57,12 +57,24 @@ pub struct Link {
     pub up: bool,
     /// It carries packets: switched on, and its other end too.
     pub running: bool,
-    /// A bridge forwards its frames, and takes what it receives.
-    pub bridge_port: bool,
+    /// The kind of what it is a port of, as `bridge`, `bond` or `openvswitch`, if that takes what it receives.
+    pub port_of: Option<String>,
     /// It has one other end, which takes whatever is sent by it, with a route or without.
     pub point_to_point: bool,
     /// It has no other end, as loopback and dummies: its addresses are the host's.
     pub leads_nowhere: bool,
+}
+
+impl Link {
+    /// What takes all that it receives, and how to take it out of that, in a sentence; `None` if nothing does.
+    pub fn taken(&self) -> Option<String> {
+        let (name, kind) = (&self.name, self.port_of.as_deref()?);
+        let (owner, out) = match kind {
+            "openvswitch" => ("an Open vSwitch".to_owned(), format!("ovs-vsctl del-port {name}")),
+            _ => (format!("a {kind}"), format!("ip link set {name} nomaster")),
+        };
+        Some(format!("`{name}` is a port of {owner}, which takes all that comes; take it out with `{out}`"))
+    }
 }
 
 /// What is asked of the routing tables.
@@ -434,18 +446,22 @@ fn read_link(body: &[u8]) -> Option<Link> {
     let on = |flag: libc::c_int| word(8) & flag as u32 != 0;
     Some(Link {
         index: word(4),
-        name: String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned(),
+        name: text(name),
         mtu: number(find(libc::IFLA_MTU)?)?,
         ethernet: u16::from_ne_bytes([header[2], header[3]]) == libc::ARPHRD_ETHER,
         mac: find(libc::IFLA_ADDRESS).and_then(|bytes| bytes.try_into().ok()),
         up: on(libc::IFF_UP),
         running: on(libc::IFF_UP) && on(libc::IFF_RUNNING),
-        bridge_port: find(libc::IFLA_LINKINFO).is_some_and(|info| {
-            attributes(info).any(|(kind, data)| kind == INFO_SLAVE_KIND && data == b"bridge\0")
-        }),
+        port_of: find(libc::IFLA_LINKINFO).and_then(port_of),
         point_to_point: on(libc::IFF_POINTOPOINT),
         leads_nowhere: on(libc::IFF_LOOPBACK) || (on(libc::IFF_NOARP) && !on(libc::IFF_POINTOPOINT)),
     })
+}
+
+/// From IFLA_LINKINFO. A VRF takes nothing before it is IP's, and batman-adv only its own frames.
+fn port_of(info: &[u8]) -> Option<String> {
+    let (_, kind) = attributes(info).find(|(found, _)| *found == INFO_SLAVE_KIND)?;
+    Some(text(kind)).filter(|kind| !["vrf", "batadv"].contains(&kind.as_str()))
 }
 
 fn read_way(body: &[u8]) -> Option<WayOut> {
@@ -464,4 +480,34 @@ fn read_route(body: &[u8]) -> Option<Found> {
 
 fn number(data: &[u8]) -> Option<u32> {
     data.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn text(data: &[u8]) -> String {
+    String::from_utf8_lossy(data.strip_suffix(&[0]).unwrap_or(data)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_whose_frames_are_taken_says_how_it_is_taken_out() {
+        let taken = |kind: &str| {
+            let info = attribute(INFO_SLAVE_KIND, &[kind.as_bytes(), &[0]].concat());
+            let mut body = vec![0; LINK_HEADER];
+            body.extend(attribute(libc::IFLA_IFNAME, b"eth0\0"));
+            body.extend(attribute(libc::IFLA_MTU, &1500u32.to_ne_bytes()));
+            body.extend(attribute(libc::IFLA_LINKINFO, &info));
+            read_link(&body).expect("a link").taken()
+        };
+        for (kind, what, out) in [
+            ("bridge", "`eth0` is a port of a bridge", "`ip link set eth0 nomaster`"),
+            ("bond", "`eth0` is a port of a bond", "`ip link set eth0 nomaster`"),
+            ("openvswitch", "`eth0` is a port of an Open vSwitch", "`ovs-vsctl del-port eth0`"),
+        ] {
+            let sentence = taken(kind).expect("it is taken");
+            assert!(sentence.starts_with(what) && sentence.ends_with(out), "{sentence}");
+        }
+        assert_eq!(["vrf", "batadv"].map(taken), [None, None]);
+    }
 }

@@ -51,6 +51,9 @@ impl Medium {
         let link = Net::open()?.link(&settings.interface)?;
         let window = Window::new(settings.rules);
         let (interface, port) = (settings.interface.as_str(), settings.port);
+        // What it is a port of takes frames after XDP, and before any socket or nftables' rule of the interface has them.
+        let heard =
+            |driver: String| link.taken().map_or(Ok(()), |taken| Err(io::Error::other(driver + &taken)));
         Ok(match settings.mode {
             Mode::Driver => match Medium::driver(settings, link.index) {
                 Ok(medium) => {
@@ -61,17 +64,20 @@ impl Medium {
                     (medium, refused)
                 }
                 Err(why) => {
+                    heard(format!("{why}; "))?;
                     let socket = PacketSocket::open(link.index, Some(ETHERTYPE))?;
                     (Medium::Packet { socket, window }, Some(why))
                 }
             },
             Mode::Kernel => {
+                heard(String::new())?;
                 // nftables change TTL within a datagram, and mend no checksum.
                 let socket = BroadcastSocket::bind(interface, port, false)?;
                 let table = Table::install(interface, port, &settings.rules)?;
                 (Medium::Kernel { table, socket, window }, None)
             }
             Mode::Application => {
+                heard(String::new())?;
                 let socket = BroadcastSocket::bind(interface, port, true)?;
                 (Medium::Application { socket, window }, None)
             }

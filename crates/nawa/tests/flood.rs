@@ -456,6 +456,28 @@ fn flushed_rules_come_back() {
 }
 
 #[test]
+fn a_port_of_a_bridge_floods_by_xdp_alone() {
+    let Some(_alone) = namespaces_or_skip("a_port_of_a_bridge_floods_by_xdp_alone") else { return };
+    let network = Network::new(2);
+    network.node(1).ip("link add lan0 type bridge");
+    network.node(1).ip("link set air0 master lan0");
+    let refused = |command: &mut std::process::Command| {
+        let run = output(command);
+        assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+        assert!(stderr(&run).contains("`air0` is a port of a bridge"), "{}", stderr(&run));
+    };
+    for mode in &MODES[1..] {
+        let file = network.file(1, mode);
+        refused(&mut network.node(1).nawa(["run", file.to_str().expect("UTF-8")]));
+    }
+    refused(&mut network.without_bpf(1, &network.file(1, "")));
+    let _daemons = [1, 2].map(|number| network.start(number, ""));
+    let (sender, receiver) = (network.connect(2), network.listen(1));
+    sender.send(0, b"hello").expect("it goes");
+    assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), "hello");
+}
+
+#[test]
 fn why_the_driver_refuses_is_shown() {
     let Some(_alone) = namespaces_or_skip("why_the_driver_refuses_is_shown") else { return };
     let network = Network::with_mtu(1, 9000);

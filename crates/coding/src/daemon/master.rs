@@ -60,9 +60,9 @@ impl Master {
         self.mtu
     }
 
-    /// Whether somebody has made it a port of a bridge.
-    pub fn is_bridge_port(&mut self) -> bool {
-        self.net.link_at(self.index).is_ok_and(|link| link.bridge_port)
+    /// What takes all that comes, if somebody has made it a port of that.
+    pub fn taken(&mut self) -> Option<String> {
+        self.net.link_at(self.index).ok()?.taken()
     }
 
     /// Stands for this slave from now on, with room for the NC header.

@@ -263,13 +263,7 @@ impl Node {
             tracing::warn!("{warning}");
         }
         self.warning = warning;
-        let bridged = self.master.is_bridge_port();
-        let looked = if bridged {
-            Err(Unusable::MasterBridged(self.settings.master.clone()))
-        } else {
-            slave::look(interface)
-        };
-        match looked {
+        match self.master.taken().map_or_else(|| slave::look(interface), |taken| Err(Unusable::Port(taken))) {
             // A monitor that went, or came, is opened anew with the slave.
             Ok(facts)
                 if self.slave.as_ref().is_some_and(|slave| slave.facts == facts)

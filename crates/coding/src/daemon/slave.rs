@@ -77,8 +77,8 @@ pub fn look(name: &str) -> Result<Facts, Unusable> {
     if link.mtu < LEAST_MTU {
         return Err(Unusable::Small(name.to_owned(), link.mtu));
     }
-    if link.bridge_port {
-        return Err(Unusable::Bridged(name.to_owned()));
+    if let Some(taken) = link.taken() {
+        return Err(Unusable::Port(taken));
     }
     if !link.running {
         return Err(Unusable::Down(name.to_owned()));

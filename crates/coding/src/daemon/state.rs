@@ -169,24 +169,16 @@ pub enum Unusable {
     /// There is no room for the header.
     #[error("the MTU of `{0}` is {1} bytes, and {LEAST_MTU} are needed; raise it")]
     Small(String, u32),
-    /// What it hears goes to the bridge.
-    #[error(
-        "`{0}` is a port of a bridge, which takes all that comes; take it out with `ip link set {0} nomaster`, and let the bridge's \
-         hosts be routed to"
-    )]
-    Bridged(String),
+    /// Of slave or master: what the slave hears goes elsewhere, and whoever is behind a master that is in a bridge has an address
+    /// of his own, while the medium knows this node's alone.
+    #[error("{0}, and route to the hosts behind it")]
+    Port(String),
     /// IP would run beside the master.
     #[error(
         "`{0}` has the address {1}, and IP belongs on the master; take it off with `ip address flush dev {0}`, and write it \
          as `addresses`"
     )]
     Addressed(String, IpAddr),
-    /// Of the master: whoever is behind the bridge has an address of his own, and the medium knows this node's alone.
-    #[error(
-        "`{0}` is a port of a bridge, and what is for the bridge's hosts would be lost; take it out with `ip link set {0} nomaster`, \
-         and let them be routed to"
-    )]
-    MasterBridged(String),
     /// It carries nothing at present.
     #[error("`{0}` is down, or has no carrier; `ip link set {0} up`")]
     Down(String),
