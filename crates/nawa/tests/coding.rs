@@ -388,11 +388,13 @@ fn a_slave_that_goes_down_or_away_is_waited_for() {
     };
     let resumes = || {
         eventually("it resumes", || chain.status(1)["waits_because"].is_null().then_some(()));
+        assert_eq!(chain.status(1)["mode"], "any");
         chain.ping(1, "10.88.0.2");
     };
     chain.ping(1, "10.88.0.2");
     chain.node(1).ip("link set air0 down");
     waits("is down");
+    assert_eq!(chain.status(1)["mode"], "off", "nothing is coded that is lost");
     chain.node(1).ip("link set air0 up");
     resumes();
     chain.medium.ip("link delete port1");

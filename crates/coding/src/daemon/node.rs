@@ -56,14 +56,14 @@ pub struct Node {
 impl Node {
     /// A node that has no slave yet; [`Node::refresh`] looks for it.
     pub fn new(settings: Settings, master: Master, waker: &Waker) -> io::Result<Self> {
-        let Change { mode, wait, thin_acks, .. } = settings.change;
+        let Change { wait, thin_acks, .. } = settings.change;
         let poller = Poller::new()?;
         let changes = Changes::subscribe()?;
         poller.add(waker, WAKER, Interest::Read)?;
         poller.add(&changes, CHANGES, Interest::Read)?;
         poller.add(&master.tap, MASTER, Interest::Read)?;
         let secret = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
-        let config = Config { mode, wait, thin_acks, mac: Mac::default(), mtu: 0 };
+        let config = Config { mode: Mode::Off, wait, thin_acks, mac: Mac::default(), mtu: 0 };
         let layer = NcLayer::new(config, secret);
         let buffer = vec![0; LONGEST].into();
         Ok(Self {
@@ -177,9 +177,9 @@ impl Node {
         }
     }
 
-    /// As the file says, unless sums would be lost.
+    /// As the file says, unless sums would be lost: neighbours are blamed for those that they do not report.
     fn mode(&self) -> Mode {
-        if self.deaf.is_some() { Mode::Off } else { self.settings.change.mode }
+        if self.deaf.is_some() || self.slave.is_none() { Mode::Off } else { self.settings.change.mode }
     }
 
     fn hand_up(&mut self) -> io::Result<()> {
@@ -302,8 +302,8 @@ impl Node {
         }
         self.waits_for_room = false;
         let (mac, mtu) = (facts.mac, facts.mtu as usize);
-        self.layer.reconfigure(monotonic(), Config { mac, mtu, ..*self.layer.config() });
         (self.slave, self.because) = (Some(slave), None);
+        self.layer.reconfigure(monotonic(), Config { mode: self.mode(), mac, mtu, ..*self.layer.config() });
         self.note_deafness();
         let Settings { interface, master, .. } = &self.settings;
         tracing::info!(interface, master, mac = %mac, mtu = self.master.mtu(), "the slave is used");
@@ -317,7 +317,8 @@ impl Node {
         }
         (self.slave, self.because) = (None, Some(because));
         self.master.part();
-        self.layer.reconfigure(monotonic(), *self.layer.config());
+        let config = Config { mode: self.mode(), ..*self.layer.config() };
+        self.layer.reconfigure(monotonic(), config);
     }
 }
 

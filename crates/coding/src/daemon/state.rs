@@ -87,7 +87,7 @@ pub struct Status {
     pub interface: String,
     /// The master.
     pub master: String,
-    /// What is coded: `off` as well while there is a reason not to.
+    /// What is coded: `off` as well while there is a reason not to, or no slave.
     pub mode: &'static str,
     /// Why nothing is coded though the file says so; null if there is no such reason.
     pub off_because: Option<String>,
