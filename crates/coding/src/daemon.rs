@@ -13,6 +13,7 @@ mod node;
 mod slave;
 mod state;
 
+use device::Net;
 use device::worker::{self, Worker, watch};
 use master::Master;
 use node::Node;
@@ -54,7 +55,7 @@ pub fn start(
     on_end: impl FnOnce(String) + Send + 'static,
 ) -> Result<Running, StartError> {
     let interface = settings.interface.clone();
-    match slave::look_first(&interface) {
+    match slave::look_first(&mut Net::open()?, &interface) {
         Ok(_) | Err(Unusable::Down(_)) => {}
         Err(unusable) => return Err(unusable.into()),
     }

@@ -409,6 +409,31 @@ fn a_slave_that_goes_down_or_away_is_waited_for() {
 }
 
 #[test]
+fn a_slave_that_cannot_be_opened_for_want_of_descriptors_is_tried_again() {
+    let name = "a_slave_that_cannot_be_opened_for_want_of_descriptors_is_tried_again";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let chain = Chain::new(2);
+    let node = chain.node(1);
+    // What the kernel tells of interfaces is all told when they have these states: then nothing else has the slave tried again.
+    node.within(|| fs::write("/proc/sys/net/ipv6/conf/air0/disable_ipv6", "1")).expect("a sysctl");
+    let settles = |interface: &str, state: &str| {
+        let shown = || node.ip(&format!("link show {interface}")).contains(&format!("state {state} "));
+        eventually(&format!("{interface} is {state}"), || shown().then_some(()));
+    };
+    let mut daemons = chain.start_all("");
+    node.ip("link set air0 down");
+    daemons[0].read_until("waits for its slave: `air0` is down");
+    settles("nc0", "DOWN");
+    daemons[0].allow_descriptors(false);
+    node.ip("link set air0 up");
+    daemons[0].read_until("waits for its slave");
+    settles("air0", "UP");
+    daemons[0].allow_descriptors(true);
+    eventually("it resumes", || chain.status(1)["waits_because"].is_null().then_some(()));
+    chain.ping(1, "10.88.0.2");
+}
+
+#[test]
 fn an_address_that_appears_on_the_slave_is_said_and_stops_nothing() {
     let name = "an_address_that_appears_on_the_slave_is_said_and_stops_nothing";
     let Some(_alone) = namespaces_or_skip(name) else { return };

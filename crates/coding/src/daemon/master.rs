@@ -16,7 +16,8 @@ use crate::header;
 pub struct Master {
     /// Its frames.
     pub tap: Tap,
-    net: Net,
+    /// Open already, where descriptors have run out.
+    pub net: Net,
     index: u32,
     mtu: u32,
     addresses: Vec<IpNet>,

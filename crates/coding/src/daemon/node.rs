@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use device::poller::Interest;
 use device::worker::{Asked, Inbox};
-use device::{Changes, Net, Poller, Waker, monotonic};
+use device::{Changes, Poller, Waker, monotonic};
 use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
@@ -26,6 +26,8 @@ const TURN: usize = 64;
 /// When to offer a frame again that the interface had no room for: some interfaces say so, but not when that changes. A
 /// fraction of a frame's time on the air.
 const AGAIN: Duration = Duration::from_micros(100);
+/// When to look at the slave again where it could not be opened, for want of descriptors or memory perhaps.
+const RETRY: Duration = Duration::from_secs(1);
 /// The longest frame that is taken from the master.
 const LONGEST: usize = 65_535 + 18;
 
@@ -39,6 +41,8 @@ pub struct Node {
     /// The monitor's interface when the slave was opened: its index, and whether it was up.
     monitor: Option<(u32, bool)>,
     because: Option<String>,
+    /// When it is looked at again without news of it.
+    retry: Option<Duration>,
     /// Why nothing is coded, and what else is wrong, as they were last said.
     deaf: Option<Deaf>,
     warning: Option<String>,
@@ -73,6 +77,7 @@ impl Node {
             slave: None,
             monitor: None,
             because: None,
+            retry: None,
             deaf: None,
             warning: None,
             pending: None,
@@ -93,12 +98,18 @@ impl Node {
             for ready in ready {
                 match ready.token {
                     WAKER if inbox.answer(&mut self) => return Ok(()),
-                    CHANGES => self.note_changes()?,
+                    CHANGES => {
+                        self.changes.take()?;
+                        self.look();
+                    }
                     MASTER => self.take()?,
                     SLAVE if ready.readable => self.hear()?,
                     MONITOR => self.overhear()?,
                     _ => {}
                 }
+            }
+            if self.retry.is_some_and(|due| due <= monotonic()) {
+                self.look();
             }
         }
     }
@@ -199,7 +210,8 @@ impl Node {
             self.poller.change(&slave.socket, SLAVE, if full { Interest::Both } else { Interest::Read })?;
             self.waits_for_room = full;
         }
-        Ok(timeout)
+        let retry = self.retry.map(|due| due.saturating_sub(monotonic()));
+        Ok(timeout.into_iter().chain(retry).min())
     }
 
     /// Sends; how long to wait, and whether for room.
@@ -241,12 +253,13 @@ impl Node {
         (self.layer.poll_timeout().map(|due| due.saturating_sub(monotonic())), false)
     }
 
-    fn note_changes(&mut self) -> io::Result<()> {
-        self.changes.take()?;
+    /// Looks at the slave, and again after a while if it cannot be opened.
+    fn look(&mut self) {
+        self.retry = None;
         if let Err(error) = self.refresh() {
             self.lose(error.to_string());
+            self.retry = Some(monotonic() + RETRY);
         }
-        Ok(())
     }
 
     /// Looks at the slave, and uses it if that and the master allow it.
@@ -254,7 +267,7 @@ impl Node {
     /// # Errors
     /// It is as it should be, and cannot be opened.
     pub fn refresh(&mut self) -> io::Result<()> {
-        let interface = &self.settings.interface;
+        let (monitor, interface) = (self.look_for_monitor(), &self.settings.interface);
         let warning = slave::own_address(interface).map(|address| {
             format!("`{interface}` has the address {address}, which nothing reaches, since IP runs on the master; take it off")
         });
@@ -263,14 +276,14 @@ impl Node {
             tracing::warn!("{warning}");
         }
         self.warning = warning;
-        match self.master.taken().map_or_else(|| slave::look(interface), |taken| Err(Unusable::Port(taken))) {
+        let looked = match self.master.taken() {
+            Some(taken) => Err(Unusable::Port(taken)),
+            None => slave::look(&mut self.master.net, interface),
+        };
+        let opened = self.slave.as_ref().map(|slave| slave.facts);
+        match looked {
             // A monitor that went, or came, is opened anew with the slave.
-            Ok(facts)
-                if self.slave.as_ref().is_some_and(|slave| slave.facts == facts)
-                    && self.monitor == self.look_for_monitor() =>
-            {
-                Ok(())
-            }
+            Ok(facts) if opened == Some(facts) && self.monitor == monitor => Ok(()),
             Ok(facts) => self.adopt(facts),
             Err(unusable) => {
                 self.lose(unusable.to_string());
@@ -286,8 +299,8 @@ impl Node {
         }
     }
 
-    fn look_for_monitor(&self) -> Option<(u32, bool)> {
-        let link = Net::open().and_then(|mut net| net.link(self.monitor_name().name())).ok()?;
+    fn look_for_monitor(&mut self) -> Option<(u32, bool)> {
+        let link = self.master.net.link(self.monitor_name().name()).ok()?;
         Some((link.index, link.up))
     }
 

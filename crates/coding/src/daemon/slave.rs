@@ -53,8 +53,8 @@ pub struct Air {
 ///
 /// # Errors
 /// Why it cannot be used; [`Unusable::Down`] only if nothing else is wrong.
-pub fn look_first(name: &str) -> Result<Facts, Unusable> {
-    look(name).and_then(|facts| match own_address(name) {
+pub fn look_first(net: &mut Net, name: &str) -> Result<Facts, Unusable> {
+    look(net, name).and_then(|facts| match own_address(name) {
         Some(address) => Err(Unusable::Addressed(name.to_owned(), address)),
         None => Ok(facts),
     })
@@ -69,9 +69,8 @@ pub fn own_address(name: &str) -> Option<IpAddr> {
 ///
 /// # Errors
 /// Why it cannot be used; [`Unusable::Down`] only if nothing else is wrong.
-pub fn look(name: &str) -> Result<Facts, Unusable> {
-    let link = Net::open().and_then(|mut net| net.link(name));
-    let link = link.map_err(|_| Unusable::Absent(name.to_owned()))?;
+pub fn look(net: &mut Net, name: &str) -> Result<Facts, Unusable> {
+    let link = net.link(name).map_err(|_| Unusable::Absent(name.to_owned()))?;
     let mac = link.mac.filter(|_| link.ethernet).map(Mac);
     let mac = mac.ok_or_else(|| Unusable::NotEthernet(name.to_owned()))?;
     if link.mtu < LEAST_MTU {
