@@ -105,29 +105,29 @@ INLINE int choose(struct __sk_buff *skb, struct walk *w, struct association *a)
 	return 0;
 }
 
-INLINE void count_copy(const struct walk *w, struct association *a, __u32 reasons)
+INLINE void count_copy(struct association *a, __u32 reasons, __u32 length)
 {
-	add(&a->extra_bytes, w->ip_length);
+	add(&a->extra_bytes, length);
 	count(COUNT_COPIES, 1);
-	count(COUNT_EXTRA_BYTES, w->ip_length);
+	count(COUNT_EXTRA_BYTES, length);
 	for (int i = 0; i < 6; i++)
 		if (reasons & (1 << i))
 			add(&a->copies[i], 1);
 }
 
 /* Sends the packet once more by its own path. */
-INLINE void repeat(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
+INLINE void repeat(struct __sk_buff *skb, struct association *a, __u32 reasons, __u32 length)
 {
 	__u32 before = skb->tc_index;
 
 	skb->tc_index = DONE;
 	if (!bpf_clone_redirect(skb, skb->ifindex, 0))
-		count_copy(w, a, reasons);
+		count_copy(a, reasons, length);
 	skb->tc_index = before;
 }
 
 /* Sends a copy of the packet, which itself stays as it is, the way that was chosen. */
-INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
+INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons, __u32 length)
 {
 	struct making *making = bpf_map_lookup_elem(&makings, &(__u32){ 0 });
 	const struct remote *r = &a->remotes[w->best.remote % ADDRESSES];
@@ -142,7 +142,7 @@ INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association
 	if (bpf_clone_redirect(skb, w->best.interface, 0) || making->interface)
 		add(&a->skipped[SKIPPED_UNSENT], 1);
 	else
-		count_copy(w, a, reasons);
+		count_copy(a, reasons, length);
 	making->interface = 0;
 }
 
@@ -317,6 +317,8 @@ INLINE struct plan decide(struct __sk_buff *skb, struct walk *w, const struct se
 
 INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *now, const struct key *key)
 {
+	/* Who asks for a copy's next hop sends by this hook too, inside this run, and overwrites `w`. */
+	const __u32 length = w->ip_length, ended = w->fields.found & FOUND_END;
 	struct association *a;
 	struct plan plan;
 
@@ -325,16 +327,16 @@ INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *
 		return;
 	plan = decide(skb, w, now, key, a);
 	add(&a->sent_packets, 1);
-	add(&a->sent_bytes, w->ip_length);
+	add(&a->sent_bytes, length);
 	count(COUNT_SENT_PACKETS, 1);
-	count(COUNT_SENT_BYTES, w->ip_length);
+	count(COUNT_SENT_BYTES, length);
 	if (plan.known)
-		repeat(skb, w, a, BICAST_BEGIN);
+		repeat(skb, a, BICAST_BEGIN, length);
 	if (plan.reasons)
-		copy(skb, w, a, plan.reasons);
+		copy(skb, w, a, plan.reasons, length);
 	if (plan.thrice)
-		repeat(skb, w, a, plan.reasons);
-	if (w->fields.found & FOUND_END)
+		repeat(skb, a, plan.reasons, length);
+	if (ended)
 		forget(key, a);
 }
 

@@ -296,6 +296,22 @@ fn the_end_of_an_association_is_its_end() {
 }
 
 #[test]
+fn a_copy_whose_next_hop_is_asked_for_counts_and_ends_its_association() {
+    in_world("a_copy_whose_next_hop_is_asked_for_counts_and_ends_its_association", |world| {
+        world.programs.set(&Settings { mode: Mode::Full, ..SETTINGS }).expect("a map");
+        learn(world, Carrier::V4);
+        world.ip("neigh delete 10.0.2.2 dev b0");
+        let end = Carrier::V4.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[]));
+        let before = world.watch.counters();
+        world.send(&end);
+        let after = world.watch.counters();
+        let copied = (after.copies - before.copies, after.extra_bytes - before.extra_bytes);
+        assert_eq!(copied, (1, (end.len() - ETHERNET) as u64));
+        assert_eq!(world.watch.associations(), []);
+    });
+}
+
+#[test]
 fn the_tags_of_a_handshake_belong_together() {
     in_world("the_tags_of_a_handshake_belong_together", |world| {
         let carrier = Carrier::V4;
