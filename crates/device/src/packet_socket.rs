@@ -60,21 +60,18 @@ impl PacketSocket {
         buffer.get(..length)
     }
 
-    /// The same of frames for everybody at this interface. One of a VLAN, whose tag the kernel or the card has taken off, is none: the
-    /// kernel calls it another host's, or, where the VLAN is an interface, that one's.
-    pub fn recv_broadcast<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-        loop {
-            let mut from = address();
-            let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-            let (fd, into) = (self.socket.as_raw_fd(), buffer.as_mut_ptr().cast());
-            // SAFETY: the kernel writes at most as many bytes as the buffer has, and at most `length` of the address.
-            let got =
-                unsafe { libc::recvfrom(fd, into, buffer.len(), 0, (&raw mut from).cast(), &raw mut length) };
-            let got = usize::try_from(got).ok()?;
-            if from.sll_pkttype == libc::PACKET_BROADCAST && from.sll_ifindex == self.interface {
-                return buffer.get(..got);
-            }
-        }
+    /// The same, with nothing of a frame that is not for everybody at this interface. One of a VLAN, whose tag the kernel or the card has
+    /// taken off, is none: the kernel calls it another host's, or, where the VLAN is an interface, that one's.
+    pub fn recv_broadcast<'b>(&self, buffer: &'b mut [u8]) -> Option<Option<&'b [u8]>> {
+        let mut from = address();
+        let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        let (fd, into) = (self.socket.as_raw_fd(), buffer.as_mut_ptr().cast());
+        // SAFETY: the kernel writes at most as many bytes as the buffer has, and at most `length` of the address.
+        let got =
+            unsafe { libc::recvfrom(fd, into, buffer.len(), 0, (&raw mut from).cast(), &raw mut length) };
+        let got = usize::try_from(got).ok()?;
+        let wanted = from.sll_pkttype == libc::PACKET_BROADCAST && from.sll_ifindex == self.interface;
+        Some(buffer.get(..got).filter(|_| wanted))
     }
 }
 

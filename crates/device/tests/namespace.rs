@@ -74,6 +74,14 @@ fn what_one_end_of_a_veth_sends_the_other_receives() {
         poller.add(&ends[1], 0, Interest::Read).unwrap();
         assert_eq!(poller.wait(Some(Duration::from_secs(5))).unwrap().count(), 1);
         assert_eq!(ends[1].recv(&mut [0; 100]), Some(&frame[..]));
+        let foreign = [&[2; 6][..], &frame[6..]].concat();
+        for sent in [&foreign, &frame] {
+            ends[0].send(sent).unwrap();
+            assert_eq!(poller.wait(Some(Duration::from_secs(5))).unwrap().count(), 1);
+            let wanted = (*sent == frame).then_some(&frame[..]);
+            assert_eq!(ends[1].recv_broadcast(&mut [0; 100]), Some(wanted), "one frame at a time");
+        }
+        assert_eq!(ends[1].recv_broadcast(&mut [0; 100]), None);
     });
 }
 

@@ -177,7 +177,7 @@ impl Medium {
         unsent.unwrap_or(0) == 0
     }
 
-    /// Some of what was heard; nothing if there is no more.
+    /// Some of what was heard; perhaps nothing, where there is more.
     pub(crate) fn take(&mut self, now: Duration) -> Vec<Heard> {
         let mut buffer = [0; LONGEST];
         match self {
@@ -188,11 +188,11 @@ impl Medium {
             }
             Medium::Packet { socket, window } => batch(|| {
                 // What is for one node alone is no flood, as in UDP: it may come from beyond the network.
-                let frame = socket.recv_broadcast(&mut buffer)?;
-                Some(judge(window, now, frame.get(ETHERNET..).unwrap_or_default(), Padding::Ethernet))
+                let frame = socket.recv_broadcast(&mut buffer)?.map(|frame| frame.get(ETHERNET..));
+                Some(frame.map(|bytes| judge(window, now, bytes.unwrap_or_default(), Padding::Ethernet)))
             }),
             Medium::Kernel { socket, window, .. } | Medium::Application { socket, window } => {
-                batch(|| Some(judge(window, now, socket.recv(&mut buffer)?, Padding::None)))
+                batch(|| Some(Some(judge(window, now, socket.recv(&mut buffer)?, Padding::None))))
             }
         }
     }
@@ -232,8 +232,9 @@ impl Delivery {
     }
 }
 
-fn batch(next: impl FnMut() -> Option<Heard>) -> Vec<Heard> {
-    std::iter::from_fn(next).take(BATCH).collect()
+/// Of so many frames that come, those that are wanted: strangers who send others starve nobody either.
+fn batch(next: impl FnMut() -> Option<Option<Heard>>) -> Vec<Heard> {
+    std::iter::from_fn(next).take(BATCH).flatten().collect()
 }
 
 fn judge(window: &mut Window, now: Duration, bytes: &[u8], padding: Padding) -> Heard {
