@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use flight::Algorithm;
 use link::{
-    Aqm, Arq, Bitrate, ByteCount, Capacity, CellularConfig, FadingConfig, Jitter, Loss, Outages,
-    PolicerConfig, Probability, Queue, Reorder, Trace,
+    Aqm, Bitrate, ByteCount, Capacity, CellularConfig, Jitter, Loss, Outages, PolicerConfig, Probability,
+    Queue, Reorder, Trace,
 };
 
 use super::{Flow, Kind, LinkConfig, Outcome, Profile, Scenario};
@@ -100,25 +100,6 @@ pub fn fast(mbps: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
     on_cellular(&config, 0.0, fsat, seed)
 }
 
-/// One whose frames come in bunches, as a scheduler hands out its opportunities, with a way back that is gone for 1 s every 20 s.
-/// From the begin on, which the others leave out.
-pub fn bunched(mbps: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
-    let mean = Bitrate::from_mbps(mbps);
-    let config = CellularConfig {
-        mean,
-        correlation: ms(3000),
-        outages: None,
-        bunched: true,
-        duration: ms(60_000),
-        ..CellularConfig::default()
-    };
-    let mut scenario = on_cellular(&config, 0.0, fsat, seed);
-    (scenario.from, scenario.until) = (Duration::ZERO, ms(60_000));
-    let gone = (0..3).map(|n| ms(20_000 * n + 1000 + 2999 * (seed % 6)));
-    scenario.flows[0].back.extend(gone.flat_map(|begin| without(begin, ms(1000), ms(30))));
-    scenario
-}
-
 /// A way back that takes `delay` and is gone from `begin` on for `length`: what would arrive meanwhile comes at its end.
 fn without(begin: Duration, length: Duration, delay: Duration) -> impl Iterator<Item = (Duration, Duration)> {
     let steps = (0..length.as_millis() as u64).step_by(5).map(ms);
@@ -133,46 +114,6 @@ fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Algorith
         until: ms(62_000),
         seed,
     }
-}
-
-/// A fading channel's name, its Doppler frequency in Hz, and the centre and deviation of its rate in kbit/s.
-pub type Channel = (&'static str, f64, [u64; 2]);
-
-/// The lab's HSDPA channels, by how the terminal moves and its geometry.
-pub const HSDPA: [Channel; 15] = [
-    ("st 15dB", 0.5, [2757, 774]),
-    ("st 10dB", 0.5, [2702, 794]),
-    ("st 5dB", 0.5, [2194, 303]),
-    ("st 0dB", 0.5, [1267, 56]),
-    ("st -5dB", 0.5, [520, 20]),
-    ("pa3 15dB", 5.6, [2356, 881]),
-    ("pa3 10dB", 5.6, [2121, 827]),
-    ("pa3 5dB", 5.6, [1627, 1099]),
-    ("pa3 0dB", 5.6, [723, 1107]),
-    ("pa3 -5dB", 5.6, [22, 876]),
-    ("va30 15dB", 55.6, [1549, 427]),
-    ("va30 10dB", 55.6, [1447, 372]),
-    ("va30 5dB", 55.6, [1223, 388]),
-    ("va30 0dB", 55.6, [818, 364]),
-    ("va30 -5dB", 55.6, [343, 482]),
-];
-
-/// A generated channel as the lab's HSDPA, its rate fading between 64 kbit/s and 3.36 Mbit/s around its centre, and 2 % of its frames repeated 12 ms later and delivered in order, under the conditions of [`paper`] for 60 s.
-pub fn fading(
-    (_, doppler_hz, [centre_kbps, deviation_kbps]): Channel,
-    fsat: Option<Algorithm>,
-    seed: u64,
-) -> Scenario {
-    let [centre, deviation, floor, peak] =
-        [centre_kbps, deviation_kbps, 64, 3360].map(|kbps| Bitrate::from_bps(kbps * 1000));
-    let bounds = [floor, peak];
-    let config = FadingConfig { centre, deviation, bounds, doppler_hz, tick: ms(10), duration: ms(120_000) };
-    let mut scenario = paper(1.0, 0.0, fsat, seed);
-    scenario.link.capacity = Capacity::Trace(Arc::new(Trace::fading(seed, &config)));
-    scenario.link.loss = bernoulli(2.0);
-    scenario.link.arq = Some(Arq { attempts: 6, retry_delay: ms(12) });
-    scenario.until = ms(60_000);
-    scenario
 }
 
 /// `n` flows of `kinds` in turn on 10 Mbit/s, RTT 60 ms (BDP 50 packets), starting `apart`; measured from
@@ -223,18 +164,6 @@ pub fn left(
 pub fn scattered(n: usize, seed: u64) -> Vec<Duration> {
     let mix = |n: u64| (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (1..=n as u64).map(|flow| ms((mix(mix(mix(seed) ^ flow)) >> 33) % 5000)).collect()
-}
-
-/// The same, but the second half of them 25 s later.
-pub fn latecomers(n: usize, seed: u64) -> Vec<Duration> {
-    let mut starts = scattered(n, seed);
-    starts[n / 2..].iter_mut().for_each(|start| *start += ms(25_000));
-    starts
-}
-
-/// How far apart flows start, a little more with each seed.
-pub fn staggered(apart_ms: u64, seed: u64) -> Duration {
-    ms(apart_ms + 37 * seed)
 }
 
 /// One flow of `system` and one of CUBIC; which of them begins goes by the seed.

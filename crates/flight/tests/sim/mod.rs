@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use link::{Capacity, Link, LinkConfig};
+use link::{Link, LinkConfig};
 
 pub use base::Kind;
 pub use sender::{FRAME, Packet, Profile, Sender};
@@ -122,10 +122,6 @@ impl End {
 /// Looks at a sender whenever it may have sent, with the packets that wait on the link.
 pub type Look = Box<dyn FnMut(Duration, usize, &Sender, u64)>;
 
-/// Looks at the bytes that a link whose rate varies could have carried from a time on while it had none, and at the first flow's
-/// sender.
-pub type Idle = Box<dyn FnMut(Duration, u64, &Sender)>;
-
 /// A run in progress.
 pub struct World {
     scenario: Scenario,
@@ -139,7 +135,6 @@ pub struct World {
     queue_max: u64,
     before: (u64, u64),
     pub look: Option<Look>,
-    pub idle: Option<Idle>,
 }
 
 impl World {
@@ -167,7 +162,6 @@ impl World {
             queue_max: 0,
             before: (0, 0),
             look: None,
-            idle: None,
             scenario,
         };
         for flow in 0..world.scenario.flows.len() {
@@ -209,7 +203,6 @@ impl World {
 
     /// Time goes on: what waited, waited as long.
     fn pass(&mut self, to: Duration) {
-        self.note_idle(to);
         let waiting = self.link.stats().queue.frames.0;
         let measured = to.saturating_sub(self.now.max(self.scenario.from));
         self.queue_time += waiting as f64 * measured.as_secs_f64();
@@ -220,15 +213,6 @@ impl World {
             self.queue_max = self.queue_max.max(waiting);
         }
         self.now = to;
-    }
-
-    fn note_idle(&mut self, to: Duration) {
-        let from = self.link.idle_from().map(|from| from.max(self.now)).filter(|from| *from < to);
-        if let (Some(idle), Some(from), Capacity::Trace(trace), Some(sender)) =
-            (&mut self.idle, from, &self.scenario.link.capacity, &self.ends[0].sender)
-        {
-            idle(from, trace.offered(to).get() - trace.offered(from).get(), sender);
-        }
     }
 
     fn begin_measuring(&mut self) {

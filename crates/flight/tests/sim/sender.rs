@@ -23,8 +23,6 @@ pub struct Profile {
     pub initial: f64,
     /// The advertised window, packets.
     pub rwnd: u64,
-    /// Whether FS-AT's pacing rate is obeyed.
-    pub pace: bool,
     /// The application hands over so many packets a second; `None`: always more.
     pub app: Option<f64>,
     /// It hands over nothing from then on; `None`: it never ends.
@@ -40,7 +38,6 @@ impl Default for Profile {
             base: Kind::Cubic,
             initial: 10.0,
             rwnd: 4000,
-            pace: true,
             app: None,
             until: None,
             report: None,
@@ -271,8 +268,7 @@ impl Sender {
     }
 
     fn pacing_rate(&self) -> Option<f64> {
-        let fsat = self.fsat.as_ref().filter(|_| self.profile.pace)?;
-        fsat.pacing_rate().map(|rate| rate as f64)
+        self.fsat.as_ref()?.pacing_rate().map(|rate| rate as f64)
     }
 
     /// As often as `pace` in `bpf/fsat.bpf.c`.
