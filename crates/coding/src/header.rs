@@ -103,27 +103,14 @@ pub enum HeaderError {
 /// What is behind the NC EtherType.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header<'a> {
-    /// A packet by itself.
-    Plain(Plain<'a>),
+    /// A TCP packet that was not coded, perhaps padded.
+    Plain(&'a [u8]),
     /// A sum of two.
     Coded(Coded<'a>),
     /// What a neighbour overheard.
     Report(Report),
     /// A neighbour decodes.
     Greeting(Greeting),
-}
-
-/// A TCP packet that was not coded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain<'a> {
-    /// [`FlowKey::id`](crate::FlowKey::id).
-    pub flow: u16,
-    /// TCP's sequence number.
-    pub sequence: u32,
-    /// TCP's checksum.
-    pub checksum: u16,
-    /// The packet, perhaps padded.
-    pub packet: &'a [u8],
 }
 
 /// The sum of two packets.
@@ -159,23 +146,12 @@ impl<'a> Header<'a> {
             return Err(HeaderError::Reserved(reserved));
         }
         match first & 15 {
-            KIND_PLAIN => Ok(Header::Plain(Plain::parse(bytes)?)),
+            KIND_PLAIN => chunk::<PLAIN>(bytes, 0).map(|header| Header::Plain(&bytes[header.len()..])),
             KIND_CODED => Ok(Header::Coded(Coded::parse(bytes)?)),
             KIND_REPORT => Ok(Header::Report(Report::parse(bytes)?)),
             KIND_GREETING => Ok(Header::Greeting(Greeting::parse(bytes)?)),
             kind => Err(HeaderError::Kind(kind)),
         }
-    }
-}
-
-impl<'a> Plain<'a> {
-    fn parse(bytes: &'a [u8]) -> Result<Self, HeaderError> {
-        Ok(Self {
-            flow: u16::from_be_bytes(*chunk(bytes, 2)?),
-            sequence: u32::from_be_bytes(*chunk(bytes, 4)?),
-            checksum: u16::from_be_bytes(*chunk(bytes, 8)?),
-            packet: &bytes[PLAIN..],
-        })
     }
 }
 
@@ -338,5 +314,8 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(Header::parse(&bytes[..length]).is_err(), "{length}");
         }
+        let plain = [VERSION << 4 | KIND_PLAIN, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+        assert!((0..PLAIN).all(|length| Header::parse(&plain[..length]).is_err()));
+        assert_eq!(Header::parse(&plain), Ok(Header::Plain(&[9])));
     }
 }

@@ -392,8 +392,8 @@ impl NcLayer {
         match Header::parse(heard.payload) {
             Err(_) => self.stats.malformed += 1,
             Ok(Header::Plain(_)) if !for_us => {}
-            Ok(Header::Plain(plain)) => {
-                let datagram = without_padding(plain.packet).and_then(|p| Datagram::parse(p.to_vec()).ok());
+            Ok(Header::Plain(packet)) => {
+                let datagram = without_padding(packet).and_then(|p| Datagram::parse(p.to_vec()).ok());
                 match datagram {
                     Some(datagram) => self.deliver(heard.source, &datagram),
                     None => self.stats.malformed += 1,

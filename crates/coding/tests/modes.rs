@@ -25,7 +25,7 @@ fn names(frames: &[Vec<u8>]) -> Vec<String> {
     };
     let one = |frame: &Vec<u8>| match Header::parse(Frame::parse(frame).unwrap().payload).unwrap() {
         Header::Coded(coded) => format!("{}+{}", name(coded.first), name(coded.second)),
-        Header::Plain(plain) => name(coding::Datagram::parse(plain.packet.to_vec()).unwrap().label()),
+        Header::Plain(packet) => name(coding::Datagram::parse(packet.to_vec()).unwrap().label()),
         Header::Report(report) => format!("{report:?}"),
         Header::Greeting(greeting) => format!("{greeting:?}"),
     };
