@@ -7,7 +7,7 @@ use packet::{Sctp, Tcp};
 
 use crate::ffi::{self, RawAssociation, RawConnection, RawSctp, RawSegment};
 
-/// What is sent twice.
+/// What is sent twice, in the order of `enum bicast_mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing.
@@ -22,19 +22,9 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// `enum bicast_mode`.
-    pub fn to_word(self) -> u32 {
-        match self {
-            Mode::Off => 0,
-            Mode::Selective => 1,
-            Mode::Full => 2,
-            Mode::Adaptive => 3,
-        }
-    }
-
     /// The reasons among `reasons` that count.
     pub fn wanted(self, reasons: Reasons) -> Reasons {
-        Reasons(ffi::wanted(self.to_word(), reasons.0))
+        Reasons(ffi::wanted(self as u32, reasons.0))
     }
 }
 

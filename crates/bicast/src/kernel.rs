@@ -79,7 +79,7 @@ impl Programs {
     /// What the kernel says.
     pub fn set(&self, settings: &Settings) -> Result<(), Error> {
         let words = [
-            settings.mode.to_word(),
+            settings.mode as u32,
             settings.budget_percent,
             settings.udp_port.into(),
             settings.forwarding.into(),

@@ -20,7 +20,7 @@ pub fn header(data: &[u8]) {
 /// length in two bytes, the frame.
 pub fn layer(data: &[u8]) {
     let Some((mode, mut rest)) = data.split_first() else { return };
-    let mode = [Mode::Off, Mode::Piggy, Mode::Delayed, Mode::Controlled, Mode::Any][usize::from(mode % 5)];
+    let mode = Mode::ALL[usize::from(mode % 5)];
     let mac = Mac([2, 0, 0, 0, 0, 2]);
     let (wait, thin_acks) = (Duration::from_millis(2), mode == Mode::Any);
     let mut layer = NcLayer::new(Config { mode, wait, thin_acks, mac, mtu: 1560 }, 1);

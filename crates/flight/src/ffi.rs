@@ -170,13 +170,6 @@ impl RawFsat {
         // SAFETY: as many bytes as the struct has, which is numbers without gaps.
         unsafe { std::slice::from_raw_parts(bytes, size_of::<RawFsat>()) }.to_vec()
     }
-
-    /// The size of C's struct, bytes.
-    #[cfg(test)]
-    pub fn c_size() -> usize {
-        // SAFETY: takes nothing and returns a constant.
-        unsafe { nawa_fsat_size() as usize }
-    }
 }
 
 #[cfg(test)]
@@ -185,6 +178,8 @@ mod tests {
 
     #[test]
     fn rust_and_c_agree_on_the_size() {
-        assert_eq!(RawFsat::c_size(), size_of::<RawFsat>());
+        // SAFETY: takes nothing and returns a constant.
+        let c = unsafe { nawa_fsat_size() };
+        assert_eq!(c as usize, size_of::<RawFsat>());
     }
 }

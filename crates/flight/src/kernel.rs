@@ -104,11 +104,7 @@ fn load(scheme: &Scheme, kernel: &TcpStructOps) -> Result<Loaded, Error> {
 
 /// `struct options` of `bpf/connection.h`.
 fn options(scheme: &Scheme) -> Vec<u8> {
-    let base: u32 = match scheme.base {
-        Base::Reno => 0,
-        Base::Cubic => 1,
-    };
-    [base, scheme.paper.into()].iter().flat_map(|word| word.to_ne_bytes()).collect()
+    [scheme.base as u32, scheme.paper.into()].iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 impl Base {

@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
     use crate::board::{Reader, SLOTS};
-    use crate::frame::{ETHERTYPE, Format, Kind, Padding, Wire};
+    use crate::frame::{Format, Kind, Padding, Wire};
     use crate::window::{RateLimit, Window};
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -248,11 +248,7 @@ mod tests {
     }
 
     fn ethernet(frame: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0xff; 6];
-        bytes.extend([2, 0, 0, 0, 0, 9]);
-        bytes.extend(ETHERTYPE.to_be_bytes());
-        bytes.extend(frame);
-        bytes
+        crate::medium::ethernet([2, 0, 0, 0, 0, 9], frame)
     }
 
     /// Numbers that look random and are the same for the same seed (xorshift).

@@ -214,7 +214,7 @@ impl<R: RngCore> Node<R> {
         loop {
             let timeout = if self.settings.busy_poll { Some(Duration::ZERO) } else { self.timeout() };
             let ready: Vec<_> = self.poller.wait(timeout)?.collect();
-            self.hear()?;
+            self.hear();
             for ready in ready {
                 match ready.token {
                     WAKER if inbox.answer(&mut self) => return Ok(()),
@@ -237,7 +237,7 @@ impl<R: RngCore> Node<R> {
     }
 
     /// What was heard: one batch, so that a flood of frames starves nobody.
-    fn hear(&mut self) -> io::Result<()> {
+    fn hear(&mut self) {
         for Heard { verdict, bytes } in self.medium.take(monotonic()) {
             self.counts.verdicts[verdict as usize] += 1;
             match verdict {
@@ -246,7 +246,6 @@ impl<R: RngCore> Node<R> {
                 _ => {}
             }
         }
-        Ok(())
     }
 
     /// Somebody has changed nftables' rules.

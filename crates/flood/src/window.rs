@@ -110,11 +110,6 @@ impl Window {
         }
     }
 
-    /// How many sources are remembered.
-    pub fn sources(&self) -> usize {
-        self.young.len() + self.old.len()
-    }
-
     fn find(&self, id: u32) -> Option<&RawSource> {
         self.young.get(&id).or_else(|| self.old.get(&id))
     }
@@ -261,7 +256,7 @@ mod tests {
         assert_eq!(hear(&mut window, &own), Err(Verdict::Own));
         let outsider = Rules { format: Format::new(Wire::One, Some([8; 16])), ..rules(Wire::One) };
         assert_eq!(hear(&mut window, &frame(&outsider, 2, 9, 900)), Err(Verdict::BadTag));
-        assert_eq!(window.sources(), 0);
+        assert_eq!(window.young.len() + window.old.len(), 0);
         let good = frame(window.rules(), 2, 1, 1);
         assert_eq!(hear(&mut window, &good), Ok(()));
     }
@@ -274,7 +269,7 @@ mod tests {
             |id| window.handle_frame(Duration::ZERO, &frame(&rules, id, 1, 1), Padding::None).is_ok();
         assert!((0..20_000).filter(|id| *id != 1).all(&mut hear));
         assert!((18_000..20_000).all(|id| !hear(id)), "heard lately, so remembered");
-        assert!(window.sources() <= SOURCES);
+        assert!(window.young.len() + window.old.len() <= SOURCES);
     }
 
     #[test]
