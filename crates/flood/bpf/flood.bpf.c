@@ -105,9 +105,8 @@ struct {
 	__type(value, __u64);
 } counts SEC(".maps");
 
-/* What goes up: a verdict, the number of bytes, and so many of the frame. */
+/* What goes up: the number of bytes, and so many of the frame. */
 struct flood_record {
-	__u32 verdict;
 	__u32 length;
 };
 
@@ -170,13 +169,12 @@ INLINE struct flood_config load_config(void)
 #define KEEP(variable) __asm__ volatile("" : "+r"(variable))
 
 /* The sizes are fixed because the verifier wants to know them: most messages are small, and the ring holds more of these. */
-INLINE int hand_up_as(struct xdp_md *ctx, __u32 verdict, __u32 length, const __u32 size)
+INLINE int hand_up_as(struct xdp_md *ctx, __u32 length, const __u32 size)
 {
 	struct flood_record *record = bpf_ringbuf_reserve(&frames, size, 0);
 
 	if (!record)
 		return 0;
-	record->verdict = verdict;
 	record->length = length;
 	/* Two comparisons, and each of the register that is used behind it: the compiler would make one of them, of a copy, and
 	 * Linux 6.1 does not know of a register what it knows of its copy. */
@@ -193,10 +191,10 @@ none:
 	return 0;
 }
 
-static __attribute__((noinline)) int hand_up(struct xdp_md *ctx, __u32 verdict, __u32 length)
+static __attribute__((noinline)) int hand_up(struct xdp_md *ctx, __u32 length)
 {
-	const int done = length <= SMALL - sizeof(struct flood_record) ? hand_up_as(ctx, verdict, length, SMALL)
-								       : hand_up_as(ctx, verdict, length, LARGE);
+	const int done = length <= SMALL - sizeof(struct flood_record) ? hand_up_as(ctx, length, SMALL)
+								       : hand_up_as(ctx, length, LARGE);
 	if (!done)
 		count(FLOOD_LOST);
 	return done;
@@ -369,7 +367,7 @@ INLINE int relay(struct xdp_md *ctx, const __u32 wary)
 	if (setup.hand_up)
 		count_copy(&h, verdict);
 	if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end, listening)))
-		hand_up(ctx, verdict, flood_header_length(&c) + h.len);
+		hand_up(ctx, flood_header_length(&c) + h.len);
 	else if (verdict == FLOOD_NEW && listening && h.kind != FLOOD_ECHO_REQUEST)
 		rings = post(ctx, flood_header_length(&c) + h.len) && listening == FLOOD_BELL;
 	if (verdict != FLOOD_NEW || setup.hand_up || !flood_goes_on(&h)) {

@@ -54,15 +54,6 @@ pub struct Handing {
     pub quiet: bool,
 }
 
-/// A frame that came up, from its header on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// [`Verdict::New`].
-    pub verdict: Verdict,
-    /// The frame.
-    pub frame: Vec<u8>,
-}
-
 /// The program, accepted by the kernel.
 pub struct Driver {
     loaded: Loaded,
@@ -164,8 +155,8 @@ impl Driver {
         Ok(copies.and_then(|copies| copies.try_into().ok()).map_or(0, u32::from_ne_bytes))
     }
 
-    /// Takes what came up; call it until there is nothing.
-    pub fn take(&self) -> Vec<Record> {
+    /// Takes the new frames that came up, each from its header on; call it until there is nothing.
+    pub fn take(&self) -> Vec<Vec<u8>> {
         self.ring.take(BATCH).iter().filter_map(|bytes| record(bytes)).collect()
     }
 
@@ -212,10 +203,9 @@ fn message_key(message: &Header) -> [u8; 12] {
 }
 
 /// `struct flood_record`, and behind it so many bytes of the frame as it says.
-fn record(bytes: &[u8]) -> Option<Record> {
-    let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-    let (verdict, length) = (Verdict::from_number(word(0)?), word(4)? as usize);
-    Some(Record { verdict, frame: bytes.get(8..8 + length)?.to_vec() })
+fn record(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (length, frame) = bytes.split_first_chunk::<4>()?;
+    Some(frame.get(..u32::from_ne_bytes(*length) as usize)?.to_vec())
 }
 
 #[cfg(test)]
@@ -308,7 +298,7 @@ mod tests {
                     assert_eq!(run.frame[6..12], MAC);
                 }
                 let records = driver.take();
-                let up = records.first().map(|record| record.frame.as_slice());
+                let up = records.first().map(Vec::as_slice);
                 let whole = heard.map(|frame| &bytes[..wire.header_bytes() + frame.data.len()]);
                 assert_eq!((records.len() <= 1, up), (true, whole.ok()), "{n}");
             }
@@ -347,7 +337,7 @@ mod tests {
         let frame = rules.format.write(&header, &[0x5a; crate::DATA_MAX]);
         let run = driver.run(&ethernet(&frame), 1).expect("it runs");
         assert_eq!(run.verdict, XDP_TX);
-        assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }]);
+        assert_eq!(driver.take(), [frame]);
     }
 
     #[test]
@@ -438,7 +428,7 @@ mod tests {
             let run = driver.run(&ethernet(bytes), 1).expect("it runs");
             assert_eq!(run.verdict, XDP_DROP);
         }
-        assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }], "nothing unchecked comes up");
+        assert_eq!(driver.take(), [frame], "nothing unchecked comes up");
         let copies = [&first, &own, &Header { seq: 4, ..first }].map(|header| driver.copies(header).ok());
         assert_eq!(copies, [3, 1, 0].map(Some));
     }

@@ -182,9 +182,7 @@ impl Medium {
         let mut buffer = [0; LONGEST];
         match self {
             Medium::Driver { driver, .. } => {
-                let heard =
-                    |record: crate::driver::Record| Heard { verdict: record.verdict, bytes: record.frame };
-                driver.take().into_iter().map(heard).collect()
+                driver.take().into_iter().map(|bytes| Heard { verdict: Verdict::New, bytes }).collect()
             }
             Medium::Packet { socket, window } => batch(|| {
                 // What is for one node alone is no flood, as in UDP: it may come from beyond the network.
