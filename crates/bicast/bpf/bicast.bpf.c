@@ -286,7 +286,7 @@ INLINE int pay(const struct settings *now, const struct walk *w, struct associat
 /* What is to be done with a packet: how often it goes by its own path again, and whether by another. */
 struct plan {
 	__u32 reasons; /* 0: no copy */
-	__u32 thrice;  /* what two paths lose of 5 % is one retransmission in 400, for each of which Linux waits for its timer */
+	__u32 thrice;  /* again by its own path: at 5 % two paths lose one retransmission in 400, and Linux then waits for its timer */
 	__u32 known;   /* again, to make a path known */
 };
 

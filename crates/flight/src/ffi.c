@@ -60,7 +60,10 @@ __u32 nawa_fsat_paper_on_loss(struct fsat *f, __u32 cwnd, __u32 ssthresh, __u32 
 	return fsat_paper_on_loss(f, cwnd, ssthresh, mss);
 }
 
-__u32 nawa_fsat_size(void)
+/* Of the state, an ACK and the constants. */
+__u32 nawa_fsat_size(__u32 which)
 {
-	return sizeof(struct fsat);
+	const __u32 sizes[] = { sizeof(struct fsat), sizeof(struct fsat_ack), sizeof(struct fsat_constants) };
+
+	return which < 3 ? sizes[which] : 0;
 }

@@ -68,7 +68,7 @@ pub const NO_LIMIT: u32 = u32::MAX;
 
 unsafe extern "C" {
     #[cfg(test)]
-    fn nawa_fsat_size() -> u32;
+    fn nawa_fsat_size(which: u32) -> u32;
     static nawa_fsat_constants: Constants;
     fn nawa_fsat_init(f: *mut RawFsat, now_us: u32, flight_limit: u32);
     fn nawa_fsat_on_ack(f: *mut RawFsat, c: *const Constants, a: *const RawAck) -> i32;
@@ -177,9 +177,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rust_and_c_agree_on_the_size() {
-        // SAFETY: takes nothing and returns a constant.
-        let c = unsafe { nawa_fsat_size() };
-        assert_eq!(c as usize, size_of::<RawFsat>());
+    fn rust_and_c_agree_on_the_sizes() {
+        // SAFETY: takes and returns a number.
+        let c = [0, 1, 2].map(|which| unsafe { nawa_fsat_size(which) } as usize);
+        assert_eq!(c, [size_of::<RawFsat>(), size_of::<RawAck>(), size_of::<Constants>()]);
     }
 }

@@ -334,7 +334,8 @@ INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struc
 			return FLOOD_LIMITED;
 	}
 	claim.source = source;
-	/* Again by bpf_loop, since the verifier would follow each try. For the wary `source`, which comes by two ways, is nothing to count from here. */
+	/* Further tries run in bpf_loop, since the verifier follows each round of a C loop. The wary program does not try here first:
+	 * `source` came from one of two look-ups, and the verifier lets it compute nothing from that. */
 	return flood_taken(&claim, (!wary && flood_try(&claim)) || bpf_loop(FLOOD_TRIES, try_to_claim, &claim, 0) < FLOOD_TRIES);
 }
 

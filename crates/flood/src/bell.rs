@@ -10,11 +10,11 @@ use device::{Net, PacketSocket, Poller, Tap, Waker, netns};
 
 use crate::driver::Driver;
 
-/// Of the devices in the driver's hands, so that they take the longest frame.
+/// The MTU of TAP and veth: the longest frame fits.
 const MTU: u32 = 2400;
-/// What it is rung with where no frame does.
+/// The frame by which a new bell is tried.
 const KNOCK: [u8; 64] = [0; 64];
-/// Until that rings: another thread of the kernel's may have to do it.
+/// How long a try may take: the kernel may ring from another thread.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What wakes.

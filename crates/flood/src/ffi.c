@@ -55,3 +55,8 @@ __u32 nawa_flood_config_size(void)
 {
 	return sizeof(struct flood_config);
 }
+
+__u32 nawa_flood_header_size(void)
+{
+	return sizeof(struct flood_header);
+}

@@ -73,6 +73,8 @@ unsafe extern "C" {
     fn nawa_flood_source_size() -> u32;
     #[cfg(test)]
     fn nawa_flood_config_size() -> u32;
+    #[cfg(test)]
+    fn nawa_flood_header_size() -> u32;
 }
 
 impl std::fmt::Debug for RawConfig {
@@ -128,7 +130,8 @@ mod tests {
     #[test]
     fn rust_and_c_agree_on_the_sizes() {
         // SAFETY: they take nothing and return constants.
-        let sizes = unsafe { [nawa_flood_source_size(), nawa_flood_config_size()] };
-        assert_eq!(sizes.map(|size| size as usize), [size_of::<RawSource>(), size_of::<RawConfig>()]);
+        let sizes = unsafe { [nawa_flood_source_size(), nawa_flood_config_size(), nawa_flood_header_size()] };
+        let rust = [size_of::<RawSource>(), size_of::<RawConfig>(), size_of::<RawHeader>()];
+        assert_eq!(sizes.map(|size| size as usize), rust);
     }
 }

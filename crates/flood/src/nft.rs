@@ -56,7 +56,8 @@ impl Table {
         Ok(true)
     }
 
-    /// How many datagrams it has sent again and how many dropped: duplicates, own, limited, TTL 0.
+    /// How many datagrams it has sent again, and how many it dropped: duplicates (those that it sent again and the kernel handed back
+    /// among them), own, limited, TTL 0.
     pub(crate) fn counts(&self) -> io::Result<[u64; 5]> {
         let output =
             Command::new("nft").args(["-j", "list", "counters", "table", "ip", &self.name]).output()?;

@@ -90,7 +90,9 @@ pub enum StartError {
     #[error("cannot flood on `{0}`: {1}")]
     Medium(String, io::Error),
     /// The name of the local socket.
-    #[error("cannot open the socket @nawa-flood-{0}: {1}; another node runs on this interface")]
+    #[error(
+        "cannot open the socket @nawa-flood-{0}: {1}; where it is in use, another node runs on this interface"
+    )]
     Name(String, io::Error),
     /// Descriptors or memory.
     #[error("cannot start the thread that floods: {0}; see the limits on open files and memory")]
@@ -542,7 +544,8 @@ impl<R: RngCore> Asked<Status, ()> for Node<R> {
     }
 }
 
-/// Sent without one coming back, or relayed of which half were dropped, so many are no chance: one or two may be lost, under way, or others'.
+/// From so many on it is no accident that no own frame came back, or that half of the relayed ones were dropped; one or two may be
+/// lost, under way, or others'.
 const UNHEARD: u64 = 3;
 
 /// What is wrong where so many frames were dropped that the interface was to send, and so many relayed in the driver.
@@ -574,7 +577,7 @@ fn key(header: &Header) -> Key {
     (header.id, header.epoch, header.seq)
 }
 
-/// How long to wait for what comes by itself: the frame `below`, of which nothing tells when it has left the interface, or what is `due`.
+/// How long the poller may sleep: `LOOK` while a frame is with the medium, which tells nobody when it has left, else until something is due.
 fn wait(below: bool, due: Option<Duration>, now: Duration) -> Option<Duration> {
     if below { Some(LOOK) } else { due.map(|due| due.saturating_sub(now)) }
 }
