@@ -115,6 +115,11 @@ impl PacketQueue {
         if behind == 0 || self.is_done(before) || self.waiters.contains_key(&before) {
             self.hand_on(packet.to_vec());
             self.settle(order);
+            while self.done.len() > MAX_GAPS
+                && let Some(first) = self.done.keys().next().copied()
+            {
+                self.handle_floor(first);
+            }
             return;
         }
         self.waiters.insert(before, order);
@@ -243,11 +248,6 @@ impl PacketQueue {
             Some((_, below)) => *below = end,
             None => drop(self.done.insert(order, end)),
         }
-        if self.done.len() > MAX_GAPS
-            && let Some(first) = self.done.keys().next().copied()
-        {
-            self.handle_floor(first);
-        }
     }
 
     /// The base moves over what is done already.
@@ -357,6 +357,20 @@ mod tests {
         put_behind(&mut q, MS, 1, 0);
         assert_eq!(out(&mut q), [1, 3, 4]);
         assert_eq!((q.base, q.done.len(), q.held_bytes()), (Some(ORIGIN + 6), 0, 0));
+    }
+
+    /// Each gap that is given up frees a packet that makes another gap: were they given up within each other, the stack would not do.
+    #[test]
+    fn gaps_beyond_the_most_are_given_up_one_after_the_other() {
+        let mut q = PacketQueue::new(usize::MAX);
+        let at = |n: u64| ORIGIN + 4 * n;
+        (0..MAX_GAPS as u64).for_each(|n| q.insert(MS, at(n), 0, &[1]));
+        // Each waits for the gap behind one of the first.
+        let far = 16_000;
+        (0..far).for_each(|n| q.insert(MS, at(n + far) + 2, (4 * far + 1) as u16, &[2]));
+        assert_eq!(q.held.len(), far as usize);
+        (0..3).for_each(|n| q.insert(MS, at(MAX_GAPS as u64 + n), 0, &[3]));
+        assert_eq!((q.done.len(), q.held.len()), (MAX_GAPS, 0));
     }
 
     #[test]
