@@ -419,7 +419,7 @@ impl Endpoint {
                 self.roster.again(at);
                 return true;
             }
-            if !peer.is_waiting() {
+            if !(peer.is_waiting() && peer.can_send(now)) {
                 self.roster.sleep(at, peer.poll_timeout(now));
             }
         }
