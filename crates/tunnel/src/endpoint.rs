@@ -459,7 +459,10 @@ impl Endpoint {
     /// Takes ordered packets from a peer, keeps those that it may send, and makes them fit.
     fn collect_inner(&mut self, at: usize) {
         while let Some(mut packet) = self.peers[at].poll_inner() {
-            let Ok(ip) = packet::Ip::parse(&packet) else { continue };
+            let Ok(ip) = packet::Ip::parse(&packet) else {
+                self.peers[at].counters.received_malformed += 1;
+                continue;
+            };
             if self.routes.find(ip.source()) != Some(at) {
                 self.peers[at].counters.received_foreign_source += 1;
                 if let Some(captured) = &mut self.captured {
