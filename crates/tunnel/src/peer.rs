@@ -139,8 +139,8 @@ pub struct Peer {
     pieces: Pieces,
     help: Help,
     peer_repeats: bool,
-    /// What is to go over a second path as well: its order sequence, which path. Bytes sent, and of them so.
-    twice: VecDeque<(u64, Second)>,
+    /// What is to go over a second path as well: its order sequence, its bytes, which path. Bytes sent, and of them so.
+    twice: VecDeque<(u64, Vec<u8>, Second)>,
     twice_bytes: (u64, u64),
     /// Order sequences that were sent again, and go once more if a path has nothing else to do.
     repeated: VecDeque<u64>,

@@ -245,6 +245,25 @@ fn a_changed_configuration_begins_and_ends_it() {
     assert_eq!(copies(&net, "retransmission"), 2);
 }
 
+/// What little is sent goes over a second path too where the first loses, whether or not the tunnel sends again what is lost.
+#[test]
+fn what_little_is_sent_goes_twice_over_a_path_that_loses() {
+    let share = Probability::new(0.2).expect("a share");
+    let lossy = LinkConfig { loss: Loss::Bernoulli(share), ..plain(10.0, 10 * MS) };
+    let links = [lossy, plain(10.0, 60 * MS)].map(|link| (link.clone(), link)).into();
+    let options = Options { scheduler: Scheduler::Auto, seed: 1 };
+    let mut net = Net::with(&options, links, false, copying(Bicast::Off, false));
+    net.pass(2000 * MS);
+    // Fewer than copies are free for.
+    for number in 0..140 {
+        net.send(0, number, 100);
+        net.pass(50 * MS);
+    }
+    net.pass(2000 * MS);
+    let came = net.numbers(1).into_iter().filter(|number| *number >= 40).count();
+    assert!(came >= 97, "{came} of 100");
+}
+
 /// Both ends send new segments of three flows, and old ones, over links that do everything to packets.
 fn run(seed: u64, resend: bool) -> (Net, [u64; 2]) {
     let share = |v: f64| Probability::new(v).expect("a share");

@@ -302,17 +302,16 @@ impl Peer {
             copies.handle_sent(now, order, packet, way.path, patience);
         }
         if sparse && doubtful && self.scheduler == Scheduler::Auto {
-            self.twice.push_back((order, Second::But(way.path)));
+            self.twice.push_back((order, packet.to_vec(), Second::But(way.path)));
         }
-        self.twice.extend(tried.map(|path| (order, Second::Tried(path))));
+        self.twice.extend(tried.map(|path| (order, packet.to_vec(), Second::Tried(path))));
         self.unconfirmed.push(now, behind, next.packet, sparse, way);
     }
 
     /// One more copy of what went out last: of what little went over a path that loses or may have died, over the best of the
     /// others; or over one that is tried.
     fn poll_twice(&mut self, now: Duration, train: &mut Train) -> bool {
-        while let Some((order, second)) = self.twice.pop_front() {
-            let Some(packet) = self.unconfirmed.packet(order).map(<[u8]>::to_vec) else { continue };
+        while let Some((order, packet, second)) = self.twice.pop_front() {
             let at = match second {
                 Second::Tried(path) => {
                     let takes = |p: &Path| p.id == path && self.has_room_for(now, p, packet.len());
