@@ -189,9 +189,8 @@ impl Peer {
         self.judge_backups(now);
         // What has to be sent again comes first, unless its path is to be waited for.
         while self.pack_resend(now, train) {}
-        if train.is_empty() && !self.unconfirmed.is_full() {
-            self.pack_fresh(now, train);
-        }
+        // A burst may be of packets that no path carries any more.
+        while train.is_empty() && !self.unconfirmed.is_full() && self.pack_fresh(now, train) {}
         !train.is_empty()
     }
 
@@ -236,8 +235,8 @@ impl Peer {
         true
     }
 
-    /// Sends a burst of fresh packets over one path.
-    fn pack_fresh(&mut self, now: Duration, train: &mut Train) {
+    /// Sends a burst of fresh packets over one path, if there are some that it takes.
+    fn pack_fresh(&mut self, now: Duration, train: &mut Train) -> bool {
         let (paths, scheduler, marks) = (&self.paths, self.scheduler, self.marks);
         let (backlog, twice) = (self.queue.bytes(), self.twice_bytes);
         let chosen = self.queue.pop(now, |head| {
@@ -249,7 +248,7 @@ impl Peer {
             let takes = takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len());
             takes.then_some((at, sparse, tried.map(|at| paths[at].id)))
         });
-        let Some((mut next, (at, sparse, tried))) = chosen else { return };
+        let Some((mut next, (at, sparse, tried))) = chosen else { return false };
         let mut room = self.paths[at].sent.rate.burst();
         loop {
             let flow = next.flow;
@@ -264,7 +263,7 @@ impl Peer {
             };
             match self.queue.pop_from(now, flow, takes) {
                 Some(more) => next = more,
-                None => return,
+                None => return true,
             }
         }
     }
