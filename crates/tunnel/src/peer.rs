@@ -566,13 +566,16 @@ impl Peer {
         self.announce(now);
     }
 
-    /// The path with `id`; a path of the peer's that is new is added, as long as it has not too many.
+    /// The path with `id`; a path of the peer's that is new is added, as long as it has not too many. What was under way over one that
+    /// either end has forgotten still comes.
     fn find_path(&mut self, id: u16) -> Option<usize> {
         if let Some(at) = self.paths.iter().position(|p| p.id == id) {
             return Some(at);
         }
-        let learned = self.paths.iter().filter(|p| p.config.is_none()).count();
-        if id % 2 == self.parity || learned == MAX_PATHS || self.retired.contains(&id) {
+        if id % 2 == self.parity || self.retired.contains(&id) {
+            return None;
+        }
+        if self.paths.iter().filter(|p| p.config.is_none()).count() == MAX_PATHS {
             self.counters.refused_paths += 1;
             return None;
         }

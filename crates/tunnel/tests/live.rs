@@ -77,6 +77,7 @@ fn check(net: &Net, offered: [u64; 2], what: &str) {
         assert_eq!(accounted, offered[1 - end], "{what}: {status:#?} {other:#?}");
         assert_eq!((status.reorder_bytes, other.queue_bytes, other.unconfirmed_bytes), (0, 0, 0), "{what}");
         assert_eq!(status.counters.received_malformed, 0, "{what}");
+        assert_eq!(status.counters.refused_paths, 0, "{what}: neither has many");
     }
 }
 
