@@ -506,7 +506,7 @@ impl Sent {
 
     fn lose(&mut self, i: usize, counted: bool, out: &mut Outcome) {
         let packet = &mut self.packets[i];
-        if packet.state != State::InFlight {
+        if packet.state != State::InFlight || packet.bytes == 0 {
             return;
         }
         packet.state = State::Lost(counted);
