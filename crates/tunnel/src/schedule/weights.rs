@@ -126,7 +126,10 @@ pub fn update<'a>(paths: impl Iterator<Item = &'a mut Weight>, congestion: Conge
     // Those without a sample keep their weight; the others share what is left.
     let kept = paths.iter().filter(|(d, _)| d.is_none()).map(|(_, w)| w.weight).sum::<f64>();
     for (d, w) in &mut paths {
-        if let Some(d) = d {
+        // Delays on both sides of zero may cancel out.
+        if let Some(d) = d
+            && measured != 0.0
+        {
             w.weight = (1.0 - ALPHA) * w.weight + ALPHA * (1.0 - kept) * inverse(*d) / measured;
         }
     }
@@ -217,6 +220,16 @@ mod tests {
         assert!((w[0].get() - 0.25).abs() < 1e-9);
         update(w[..2].iter_mut(), Congestion::Increase, 0.0);
         assert!((w[0].get() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn absolute_delays_that_cancel_out_leave_the_weights() {
+        let mut w = vec![Weight::default(); 2];
+        for (w, micros) in w.iter_mut().zip([1, 1u32.wrapping_neg()]) {
+            w.handle_delay(&delay(micros, micros));
+        }
+        update(w.iter_mut(), Congestion::Absolute, 0.0);
+        assert_eq!(w.iter().map(Weight::get).collect::<Vec<_>>(), [0.5; 2]);
     }
 
     #[test]
