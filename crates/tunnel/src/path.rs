@@ -72,9 +72,9 @@ pub struct Path {
     pub id: u16,
     /// Its name, as its lister calls it.
     pub name: String,
-    /// Used only while no other path works,
+    /// Used only while no other path works, or to help.
     pub backup: bool,
-    /// or where this is set: what goes over the others comes too late.
+    /// What goes over the other paths comes too late: a backup is used beside them.
     pub helps: bool,
     /// What using it costs.
     pub cost: Cost,

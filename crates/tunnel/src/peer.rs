@@ -144,7 +144,7 @@ pub struct Peer {
     twice_bytes: (u64, u64),
     /// Order sequences that were sent again, and go once more if a path has nothing else to do.
     repeated: VecDeque<u64>,
-    /// Reports take no more of their way if none is sent before.
+    /// No report goes before this: more would take too much of a way back that is full.
     next_report: Duration,
     /// Reports to be sent once more, over another path.
     report_again: Option<(usize, Vec<Report>)>,

@@ -75,8 +75,9 @@ pub struct Snapshot {
     delivered_arrival: u32,
     first_sent: Duration,
     app_limited: bool,
-    /// Sent at less than the path's rate, and at no more.
+    /// Sent at less than the path's rate.
     easy: bool,
+    /// Sent at no more than it.
     calm: bool,
 }
 

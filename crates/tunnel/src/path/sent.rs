@@ -32,8 +32,8 @@ const MANY: usize = 3;
 const SHORT_SILENCE: Duration = Duration::from_secs(1);
 /// A silent path is probed at least this often.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of UDP payload. Those larger than the first carry inner packets beyond IPv6's least MTU, whatever is around them; than the second, which count on
-/// a path that carries no such, do not pass links of 576 bytes.
+/// Bytes of UDP payload beyond which a packet is large: the first is more than a path needs for inner packets of IPv6's least MTU; the
+/// second, on a path that carries no such, more than passes a link of 576 bytes.
 const LARGE: [u32; 2] = [LEAST_MTU_V6 as u32 + 12 + 44, 576 - 28];
 /// So many large packets lost over so long, and none arrived though smaller ones did: large ones do not pass (RFC 8899
 /// §4.3).
@@ -126,9 +126,9 @@ pub struct Sent {
     /// Probes wanted since the path fell silent, when that was, and when the next is due.
     silent: u32,
     silent_since: Duration,
+    next_probe: Duration,
     /// What was sent before says nothing of how long the path is: the last silence ended, or this host stood still.
     known_since: Duration,
-    next_probe: Duration,
     /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
     /// RFC 5682), and still is what it was.
     was_slow: bool,

@@ -121,7 +121,7 @@ impl Peer {
         }
     }
 
-    /// A probe; the first few after a session began say which paths this end lists instead.
+    /// A probe or, for the first few after a session began, a list of this end's paths in its place.
     fn pack_probe(&mut self, now: Duration, at: usize, order: Order, train: &mut Train) -> bool {
         let Some(session) = self.sessions.current(now) else { return false };
         let (listed, generation) = (self.listed(), self.generation);
