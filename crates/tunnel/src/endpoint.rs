@@ -239,7 +239,7 @@ impl Endpoint {
     /// A packet of `size` bytes to `remote` was too large, as `by` says. What passes is found by what arrives: this only tells a small
     /// link from a black hole.
     pub fn handle_too_large(&mut self, remote: SocketAddr, size: u16, by: Larger) {
-        self.each_that_leads_to(remote, |path| path.handle_too_large(size, by));
+        self.each_that_leads_to(remote, |path| path.mtu.handle_too_large(size, by));
     }
 
     fn each_that_leads_to(&mut self, remote: SocketAddr, mut each: impl FnMut(&mut Path)) {
@@ -412,7 +412,7 @@ impl Endpoint {
             train.put(&to, 0, |out| out.extend(message));
             return true;
         }
-        // Peers take turns; who has nothing to send sleeps until something is due or happens, but for one whose packets wait.
+        // Peers take turns; who has nothing to send sleeps until something is due or happens, but for one whose packets wait for room.
         while let Some(at) = self.roster.next() {
             let peer = &mut self.peers[at];
             if peer.poll_transmit(now, train) {
@@ -434,9 +434,8 @@ impl Endpoint {
 
     /// Whether there is a path, as was said last, to every peer that has a default route.
     pub fn leads_out(&self) -> bool {
-        let exits =
-            self.peers.iter().filter(|peer| peer.config.routes.iter().any(|net| net.prefix_len() == 0));
-        exits.into_iter().all(Peer::leads_out)
+        let is_exit = |peer: &&Peer| peer.config.routes.iter().any(|net| net.prefix_len() == 0);
+        self.peers.iter().filter(is_exit).all(Peer::leads_out)
     }
 
     /// Whether packets of the default routes leave beside the tunnel at present.

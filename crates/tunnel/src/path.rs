@@ -35,7 +35,7 @@ use crate::path::replay::ReplayWindow;
 use crate::path::sent::{Content, Outcome, Sent};
 use crate::path::state::StateLog;
 use crate::schedule::weights::Weight;
-use crate::why::{Larger, Why};
+use crate::why::Why;
 use crate::wire::address::{Address, LocalAddress, Way};
 use crate::wire::frame::{DATA_HEADER, put_challenge};
 use crate::wire::train::Train;
@@ -126,7 +126,8 @@ pub struct Path {
     way: Option<Way>,
     /// Whose delays and rates are known.
     known_links: Option<Links>,
-    mtu: MtuSearch,
+    /// What size of packets it carries.
+    pub mtu: MtuSearch,
     /// In how many pieces the peer takes a packet.
     most_pieces: u8,
 }
@@ -387,25 +388,10 @@ impl Path {
         self.mtu.carried()
     }
 
-    /// What it carries and what it would have to, in bytes, if that is known to be too little.
-    pub fn too_small(&self) -> Option<(u16, u16)> {
-        self.mtu.too_small()
-    }
-
     /// A size that was probed passed.
     pub fn handle_probed(&mut self, size: u16) {
         self.mtu.handle_carried(size);
         self.sent.set_small(self.inner_mtu() < MIN_INNER_MTU);
-    }
-
-    /// A packet of `size` bytes was too large, as `by` says.
-    pub fn handle_too_large(&mut self, size: u16, by: Larger) {
-        self.mtu.handle_too_large(size, by);
-    }
-
-    /// What becomes of packets that are larger than it carries.
-    pub fn larger(&self) -> Larger {
-        self.mtu.larger()
     }
 
     /// In how many datagrams an inner packet of `size` bytes goes; `None` if it does not.
@@ -493,16 +479,6 @@ impl Path {
     /// Whether something passes, or may: where nothing comes back, a small probe finds out that something does.
     fn takes_mtu_probes(&self) -> bool {
         self.is_validated() && self.sent.silences() <= SILENCES
-    }
-
-    /// Looks for the size anew: what was known does not pass any more.
-    pub fn restart_mtu(&mut self, now: Duration) {
-        self.mtu.restart(now);
-    }
-
-    /// The path may lead elsewhere now: a larger size may pass. That a smaller one does not is noticed by its loss.
-    pub fn look_for_larger_mtu(&mut self, now: Duration) {
-        self.mtu.look_again(now);
     }
 
     /// When [`poll_mtu_probe`](Self::poll_mtu_probe) or [`pack_challenge`](Self::pack_challenge) has something to do.

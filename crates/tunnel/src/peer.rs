@@ -21,8 +21,7 @@ use crate::handshake::noise::{Finished, Initiator};
 use crate::handshake::sessions::{Identities, Indices, Sessions};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::packet_queue::PacketQueue;
-use crate::path::mtu_search::MIN_CARRIED;
-use crate::path::mtu_search::MtuSizes;
+use crate::path::mtu_search::{MIN_CARRIED, MtuSizes};
 use crate::path::pieces::Pieces;
 use crate::path::recv_enqueue::Received;
 use crate::path::registration::Registration;
@@ -394,9 +393,7 @@ impl Peer {
         next.add(self.copies.as_ref().and_then(Copies::poll_timeout));
         next.add(self.unconfirmed.front_due().filter(|_| self.has_choice()));
         next.add(self.ordered.poll_timeout(self.hold()));
-        for path in &self.paths {
-            next.add(path.log.due);
-        }
+        self.paths.iter().for_each(|path| next.add(path.log.due));
         // Without an interface there is no way to ask a relay.
         for path in self.paths.iter().filter(|p| p.way().is_some()) {
             next.add(path.registration.as_ref().and_then(Registration::poll_timeout));

@@ -254,20 +254,15 @@ fn check_length(kind: Kind, datagram: &[u8]) -> Result<(), WireError> {
         Kind::CookieReply => COOKIE_REPLY_LEN,
         Kind::Registered => REGISTERED_LEN,
         Kind::Challenge | Kind::Echo => CHALLENGE_LEN,
-        Kind::Transport => return at_least(datagram, kind, HEADER_LEN + TAG_LEN),
-        Kind::RelayUp | Kind::RelayDown => return at_least(datagram, kind, RELAY_HEADER_LEN + 1),
+        Kind::Transport => HEADER_LEN + TAG_LEN,
+        Kind::RelayUp | Kind::RelayDown => RELAY_HEADER_LEN + 1,
     };
-    if datagram.len() == expected {
+    let may_be_longer = matches!(kind, Kind::Transport | Kind::RelayUp | Kind::RelayDown);
+    let got = datagram.len();
+    if got == expected || (may_be_longer && got > expected) {
         return Ok(());
     }
-    Err(WireError::Length { kind, got: datagram.len(), expected })
-}
-
-fn at_least(datagram: &[u8], kind: Kind, expected: usize) -> Result<(), WireError> {
-    if datagram.len() >= expected {
-        return Ok(());
-    }
-    Err(WireError::Length { kind, got: datagram.len(), expected })
+    Err(WireError::Length { kind, got, expected })
 }
 
 /// `N` bytes from `at`; the caller has checked the length.

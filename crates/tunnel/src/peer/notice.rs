@@ -55,8 +55,8 @@ impl Path {
                 Some(trouble.map_or(Why::NoRelay(at), |(_, why)| why.clone()))
             }
             (_, Some(_)) if trouble.is_some() => trouble.map(|(_, why)| why.clone()),
-            (_, Some(to)) => match self.too_small() {
-                Some((carries, needs)) => Some(Why::TooSmall { carries, needs, larger: self.larger() }),
+            (_, Some(to)) => match self.mtu.too_small() {
+                Some((carries, needs)) => Some(Why::TooSmall { carries, needs, larger: self.mtu.larger() }),
                 None => waited(PATIENCE).then_some(Why::NoAnswer(self.tls().unwrap_or(to.remote))),
             },
         }
@@ -144,7 +144,7 @@ pub fn why_of(path: &Path, others: Others, now: Duration) -> Option<Why> {
     let spent = cost.monthly_cap.filter(|_| cost.spent).map(|cap| Why::Spent { cap });
     let tls = path.tls().filter(|_| path.is_up()).map(Why::OverTls);
     let pieces = path.pieces(inner_mtu.into()).filter(|pieces| path.is_up() && *pieces > 1);
-    let (carries, packet, larger) = (path.mtu(), inner_mtu, path.larger());
+    let (carries, packet, larger) = (path.mtu(), inner_mtu, path.mtu.larger());
     let pieces = pieces.map(|pieces| Why::InPieces { carries, packet, pieces, larger });
     // What was heard before this path fell silent says nothing of the peer since.
     let since = path.since(now);

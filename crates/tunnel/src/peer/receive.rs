@@ -223,9 +223,9 @@ impl Peer {
         }
         let calls = path.sent.rate.take_call();
         if path.sent.take_swallowing() {
-            path.restart_mtu(now);
+            path.mtu.restart(now);
         } else if was_silent && self.outcome.progress {
-            path.look_for_larger_mtu(now);
+            path.mtu.look_again(now);
         }
         if calls {
             self.paths.iter_mut().for_each(|path| path.sent.rate.join_probe_rtt(now));

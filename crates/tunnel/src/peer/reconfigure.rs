@@ -127,8 +127,8 @@ impl Peer {
             self.inner_mtu = sizes.least;
             let (fit, short): (Vec<_>, Vec<_>) =
                 self.paths.iter_mut().partition(|path| path.inner_mtu() >= sizes.least);
-            fit.into_iter().for_each(|path| path.look_for_larger_mtu(now));
-            short.into_iter().for_each(|path| path.restart_mtu(now));
+            fit.into_iter().for_each(|path| path.mtu.look_again(now));
+            short.into_iter().for_each(|path| path.mtu.restart(now));
         }
     }
 
@@ -146,9 +146,9 @@ impl Peer {
             let at = old.iter().position(|path| path.name == config.name);
             let path = at.map(|at| old.remove(at));
             let leads_elsewhere = path.as_ref().is_some_and(|path| leads_elsewhere(path, config));
-            let path = path.unwrap_or_else(|| self.new_path(config));
+            let mut path = path.unwrap_or_else(|| self.new_path(config));
+            (path.backup, path.cost, path.config) = (config.is_backup(), config.cost, Some(config.clone()));
             self.paths.push(path);
-            self.configure(index, config);
             if leads_elsewhere {
                 let path = &mut self.paths[index];
                 path.registration = None;
@@ -160,12 +160,6 @@ impl Peer {
         self.outcome.clear();
         old.iter_mut().for_each(|path| path.sent.abandon(&mut self.outcome));
         self.settle(now);
-    }
-
-    fn configure(&mut self, index: usize, config: &PathConfig) {
-        let path = &mut self.paths[index];
-        (path.backup, path.cost) = (config.is_backup(), config.cost);
-        path.config = Some(config.clone());
     }
 
     /// A path that this end lists from now on.
