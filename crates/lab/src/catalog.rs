@@ -1,7 +1,7 @@
 //! The experiments of all strands, by name. No other file names the strands.
 
 use crate::error::{Error, Result};
-use crate::experiment::{Entry, Experiment, RunOptions};
+use crate::experiment::{Case, Entry, Experiment, RunOptions};
 use crate::paper::Paper;
 use crate::{accuracy, bicast, coding, field, flight, flood, tunnel};
 
@@ -32,7 +32,13 @@ pub fn list() -> Vec<(&'static str, &'static str)> {
 pub fn find(name: &str, options: &RunOptions) -> Result<Experiment> {
     let found = STRANDS.iter().copied().flatten().find(|entry| entry.name == name);
     let entry = found.ok_or_else(|| Error::UnknownExperiment(name.into()))?;
-    Ok(Experiment { name: entry.name, ..(entry.make)(options)? })
+    let experiment = (entry.make)(options)?;
+    let is_given =
+        |case: &Case| options.links.iter().any(|links| case.field("case").is_some_and(|own| own == links));
+    if !options.links.is_empty() && !experiment.cases.iter().any(is_given) {
+        return Err(Error::OwnLinks(name.into()));
+    }
+    Ok(Experiment { name: entry.name, ..experiment })
 }
 
 #[cfg(test)]
@@ -40,12 +46,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::experiment::{Case, Size, plain};
+    use crate::experiment::{Size, plain};
 
     #[test]
     fn an_unknown_experiment_is_bad_input() {
         let error = find("nothing", &RunOptions::default()).unwrap_err();
         assert!(error.is_bad_input(), "{error}");
+    }
+
+    #[test]
+    fn links_for_an_experiment_that_has_its_own_are_bad_input() {
+        let options = RunOptions { links: vec!["5@1".into()], ..RunOptions::default() };
+        assert!(find("bond", &options).is_ok());
+        assert!(find("demo", &options).unwrap_err().is_bad_input());
     }
 
     #[test]

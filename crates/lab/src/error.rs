@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use link::notation::NotationError;
+
 /// Why the lab could not do something.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what each is")]
@@ -48,6 +50,10 @@ pub enum Error {
     NoCongestionControl(String),
     #[error("the folder {} holds no pair of traces NAME.up and NAME.down", .0.display())]
     NoTrace(PathBuf),
+    #[error(transparent)]
+    BadLinks(NotationError),
+    #[error("`{0}` has links of its own: --links is for `bond`")]
+    OwnLinks(String),
     #[error("{}: {reason}", .path.display())]
     BadTrace { path: PathBuf, reason: String },
     /// A program failed, or said something unexpected.
@@ -78,6 +84,8 @@ impl Error {
             Error::UnknownExperiment(_)
                 | Error::NoCase { .. }
                 | Error::NoTrace(_)
+                | Error::BadLinks(_)
+                | Error::OwnLinks(_)
                 | Error::BadTrace { .. }
                 | Error::NoRival(_)
                 | Error::OtherRun(_)

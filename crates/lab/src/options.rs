@@ -11,6 +11,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// A folder of recorded traces to use instead of generated ones.
     pub traces: Option<PathBuf>,
+    /// Sets of links, as [`link::notation::links`] reads them, to measure over instead of the experiment's own.
+    pub links: Vec<String>,
     /// Where to write the results as JSON.
     pub json: Option<PathBuf>,
     /// Where to write the results as a page.
@@ -46,6 +48,7 @@ impl Default for RunOptions {
             size: Size::Normal,
             seed: Self::SEED,
             traces: None,
+            links: Vec::new(),
             json: None,
             html: None,
             series: None,

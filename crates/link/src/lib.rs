@@ -38,7 +38,7 @@
 //! Many nodes on a shared medium ([`Medium`]) hear each other over links as an [`Adjacency`] says; the shared medium of
 //! 802.11 stations, who contend for it, is [`dcf`].
 //!
-//! Begin reading at `link.rs`.
+//! [`notation`] reads links from a line of text. Begin reading at `link.rs`.
 
 mod adjacency;
 mod aqm;
@@ -50,6 +50,7 @@ mod flight;
 mod link;
 mod loss;
 mod medium;
+pub mod notation;
 mod outage;
 mod policer;
 mod queue;

@@ -434,6 +434,10 @@ pub struct LabRun {
     /// A folder of recorded traces to use instead of generated ones
     #[arg(long, value_name = "DIR")]
     pub traces: Option<PathBuf>,
+    /// Links of your own for `bond`, as "20@15±3 1% q50, 5@40 b0.25": Mbit/s @ ms one way ± jitter, loss, queue, the way back
+    /// (docs/lab.md); again for another set
+    #[arg(long, value_name = "LINKS")]
+    pub links: Vec<String>,
     /// Another `nawa` than this one as the system under test
     #[arg(long, value_name = "PROGRAM")]
     pub nawa: Option<PathBuf>,

@@ -1,9 +1,9 @@
 //! What one TCP flow gets through the tunnel and over each link alone, in virtual time, and a ping and a call beside it.
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME,…] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
-//! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [back=0.256] [v6=no|yes] [links="20@15±3 1% q50, 5@40 p4/30 s90/2, 9@50 cell1"]
+//! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [v6=no|yes] [links="20@15±3 1% q50, 5@40 b0.25"]
 //! [flows=1] [against=0] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in any order, written
-//! as for `nawa lab run`; a NAME may be a part of a case's, `back` is what the ways back carry, `against` flows come from the other end
+//! as for `nawa lab run`; a NAME may be a part of a case's, links are written as [`link::notation::links`] reads them, `against` flows come from the other end
 //! at the same time, `beside` flows of CUBIC use the first link without the tunnel, `shared=yes` has all paths on it, `probes=none`
 //! leaves out the ping and the call, which take a thin link's rate and are not on the single links, and `show` prints the first flow's
 //! sender each so many ms. Figures are medians of the seeds, Mbit/s and ms. `/kernel` is the best single link over what Linux 6.18 got
@@ -29,9 +29,9 @@ mod sim;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use link::LinkConfig;
+use link::notation::Ways;
 
-use bond::{Case, Load, Outcome, cases, demo, given, quantile, random, rough, run_bond, run_pair, thin};
+use bond::{Case, Load, Outcome, cases, demo, given, quantile, random, rough, run_bond, run_single, thin};
 use tcp_sim::CongestionControl;
 
 struct Arguments {
@@ -81,17 +81,16 @@ fn line(case: &Case, arguments: &Arguments) -> String {
     let loads: Vec<Load> = (1..=arguments.seeds).map(|seed| Load { seed, ..arguments.load }).collect();
     let links = if arguments.load.shared { &case.links[..1] } else { &case.links[..] };
     let (mut alone, mut against) = (f64::NAN, Vec::new());
-    let single = |(at, (link, back)): (usize, (&LinkConfig, &LinkConfig))| {
+    let single = |(at, link): (usize, &Ways)| {
         let loads = loads.iter().map(|load| Load { beside: if at == 0 { load.beside } else { 0 }, ..*load });
-        let runs: Vec<Outcome> = loads.map(|load| run_pair(link, back, &load)).collect();
+        let runs: Vec<Outcome> = loads.map(|load| run_single(link, &load)).collect();
         if at == 0 {
             alone = median(runs.iter().map(|run| run.beside).collect())
         }
         against.push(median(runs.iter().map(|run| run.against).collect()));
         median(runs.iter().map(|run| run.goodput).collect())
     };
-    let singles: Vec<f64> =
-        links.iter().zip(case.backs()).enumerate().filter(|_| arguments.singles).map(single).collect();
+    let singles: Vec<f64> = links.iter().enumerate().filter(|_| arguments.singles).map(single).collect();
     let best = singles.iter().copied().fold(f64::NAN, f64::max);
     let sum: f64 = if singles.is_empty() { f64::NAN } else { singles.iter().sum() };
     let each = singles.iter().map(|s| figure(*s)).collect::<Vec<_>>().join(" ");
@@ -157,8 +156,8 @@ const GENERATORS: [(&str, Generator); 4] =
 fn parse() -> Result<Arguments, String> {
     let mut arguments =
         Arguments { cases: cases(), load: Load::default(), seeds: 1, singles: true, bond: true };
-    // They are for the cases that there are when all is read.
-    let (mut back, mut v6) = (None, None);
+    // It is for the cases that there are when all is read.
+    let mut v6 = None;
     for argument in std::env::args().skip(1) {
         let (key, value) = argument.split_once('=').ok_or_else(|| format!("{argument}: write key=value"))?;
         let wrong = || format!("{value:?} is no value of {key}");
@@ -171,7 +170,7 @@ fn parse() -> Result<Arguments, String> {
             ("cc", "cubic") => load.control = CongestionControl::Cubic,
             ("cc", "bbr") => load.control = CongestionControl::Bbr,
             ("cc", _) => return Err(wrong()),
-            ("links", links) => arguments.cases = vec![given(links).ok_or_else(wrong)?],
+            ("links", links) => arguments.cases = vec![given(links).map_err(|error| error.to_string())?],
             ("seconds", _) => load.time = Duration::from_secs(number()?),
             ("seeds", _) => arguments.seeds = number()?,
             ("flows", _) => load.flows = number()? as usize,
@@ -182,7 +181,6 @@ fn parse() -> Result<Arguments, String> {
             ("way", _) => load.from = usize::from(value == "down"),
             ("probes", _) => load.probes = value != "none",
             ("singles", _) => (arguments.singles, arguments.bond) = (value != "none", value != "only"),
-            ("back", _) => back = Some(value.parse().map_err(|_| wrong())?),
             ("v6", _) => v6 = Some(value == "yes"),
             _ => {
                 let found = GENERATORS.iter().find(|(name, _)| *name == key);
@@ -193,7 +191,6 @@ fn parse() -> Result<Arguments, String> {
         }
     }
     for case in &mut arguments.cases {
-        back.into_iter().for_each(|mbps| case.set_back(mbps));
         case.v6 = v6.unwrap_or(case.v6);
     }
     Ok(arguments)

@@ -7,7 +7,7 @@ mod sim;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bond::{Case, Load, cases, demo, given, quantile, random, rough, run_bond, run_pair, run_single};
+use bond::{Case, Load, cases, demo, given, quantile, random, rough, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
 /// Random sets that are tried.
@@ -109,10 +109,8 @@ fn a_thin_link_of_long_delay_is_tried_without_holding_a_flow_up() {
 #[test]
 fn a_download_is_not_held_up_by_its_acknowledgements() {
     let load = Load { probes: false, ..Load::default() };
-    let mut case = given("12@20").expect("a link");
-    case.set_back(0.256);
-    case.v6 = true;
-    let alone = run_pair(&case.links[0], &case.backs()[0], &load).goodput;
+    let case = Case { v6: true, ..given("12@20 b0.256").expect("a link") };
+    let alone = run_single(&case.links[0], &load).goodput;
     let goodput = run_bond(&case, &load).goodput;
     assert!(goodput > 0.4 * alone, "{goodput:.1} of {alone:.1} Mbit/s");
 }
@@ -144,8 +142,7 @@ fn a_link_that_jitters_by_more_than_its_round_trip_is_used() {
 /// round trip is probed, their queue would be taken for a longer path, time and again: pings would take a second in the median.
 #[test]
 fn small_packets_do_not_stand_in_a_thin_uplink() {
-    let mut case = given("12@20 q100").expect("a link");
-    case.set_back(0.256);
+    let case = given("12@20 q100 b0.256").expect("a link");
     let runs = each(&[1, 2, 3], |seed| run_bond(&case, &Load { seed: *seed, ..Load::default() }));
     let pings: Vec<f64> = runs.iter().map(|run| quantile(&run.loaded, 0.5)).collect();
     assert!(pings.iter().all(|ms| *ms < 400.0), "pings take {pings:.0?} ms");
@@ -233,8 +230,7 @@ fn what_is_sent_again_goes_twice_while_the_path_is_idle() {
 #[test]
 fn acknowledgements_of_bbr_fill_a_thin_uplink_only_once() {
     let load = Load { control: CongestionControl::Bbr, probes: false, ..Load::default() };
-    let mut case = given("12@20 q100").expect("a link");
-    case.set_back(0.256);
+    let case = given("12@20 q100 b0.256").expect("a link");
     let goodput = each(&[1, 2, 3], |seed| run_bond(&case, &Load { seed: *seed, ..load }).goodput);
     assert!(goodput.iter().all(|mbps| *mbps > 5.0), "{goodput:.1?} Mbit/s");
 }

@@ -5,7 +5,8 @@ mod sim;
 
 use std::time::Duration;
 
-use bond::{Load, Outcome, net_of, net_over, policed, quantile, run_net, run_pair};
+use bond::{Load, Outcome, net_of, net_over, policed, quantile, run_net, run_single};
+use link::notation::Ways;
 use link::{Bitrate, Jitter, LinkConfig, Loss, Probability, Queue};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -18,7 +19,7 @@ fn loss(share: f64) -> Loss {
     Loss::Bernoulli(Probability::new(share).expect("a share"))
 }
 
-fn symmetric(links: &[LinkConfig]) -> Vec<(LinkConfig, LinkConfig)> {
+fn symmetric(links: &[LinkConfig]) -> Vec<Ways> {
     links.iter().map(|link| (link.clone(), link.clone())).collect()
 }
 
@@ -89,7 +90,7 @@ fn a_ping_does_not_wait_for_the_gaps_of_a_bulk_flow() {
 #[test]
 fn a_link_that_loses_a_third_spoils_neither_pings_nor_the_others_rate() {
     let clean = plain(20.0, 25 * MS);
-    let alone = run_pair(&clean, &clean, &Load::default()).goodput;
+    let alone = run_single(&(clean.clone(), clean.clone()), &Load::default()).goodput;
     let outcome = flow(&[LinkConfig { loss: loss(0.3), ..plain(20.0, 8 * MS) }, clean]);
     let loaded = quantile(&outcome.loaded, 0.95);
     println!("{} Mbit/s, {alone} alone; ping {loaded} ms", outcome.goodput);
@@ -108,7 +109,7 @@ fn a_quick_link_that_loses_a_quarter_costs_a_slow_one_nothing() {
             all.sort_by(f64::total_cmp);
             quantile(&all, 0.5)
         };
-        let alone = seeds(&|load| run_pair(&slow, &slow, &load).goodput);
+        let alone = seeds(&|load| run_single(&(slow.clone(), slow.clone()), &load).goodput);
         let both = seeds(&|load| {
             run_net(&mut net_of(symmetric(&[slow.clone(), sick.clone()]), load.seed), &load).goodput
         });
@@ -186,9 +187,9 @@ fn a_thin_way_back_carries_acknowledgements_and_reports() {
     // Of IPv6, an acknowledgement is a sixth larger.
     for (v6, down, up, share) in [(false, 12.0, 0.6, 0.88), (true, 12.0, 0.6, 0.8), (false, 12.0, 0.256, 0.8)]
     {
-        let (there, back) = (plain(down, 20 * MS), plain(up, 20 * MS));
-        let plain = run_pair(&there, &back, &Load::default()).goodput;
-        let mut net = net_over(v6, vec![(there, back)], 1);
+        let link = (plain(down, 20 * MS), plain(up, 20 * MS));
+        let plain = run_single(&link, &Load::default()).goodput;
+        let mut net = net_over(v6, vec![link], 1);
         let tunnel = run_net(&mut net, &Load { probes: false, ..Load::default() }).goodput;
         println!("{down}/{up}: {tunnel} Mbit/s, {plain} without the tunnel");
         assert!(tunnel > share * plain, "{down}/{up}: {tunnel} of {plain} Mbit/s");

@@ -27,6 +27,13 @@ const PROFILES: &str = "case=baseline,rtt_40,rtt_70,rtt_120,rtt_320,jit_5,jit_20
 /// Pairs of recordings, in the folder of traces.
 const RECORDED: &str = "case=att+verizon,att+tmobile";
 
+/// Each set of links that was given.
+const GIVEN: [Grid; 3] = [
+    Grid(QUICK, &[ONE, CC]),
+    Grid(NORMAL, &[ONE, CC]),
+    Grid(PAPER, &["flows=1,8 direction=down,up,both", CC]),
+];
+
 const DIRECTIONS: [(&str, Direction); 3] =
     [("down", Direction::Down), ("up", Direction::Up), ("both", Direction::Both)];
 
@@ -84,20 +91,29 @@ const NOTES: [&str; 8] = [
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let mut cases = Vec::new();
     let mut missing = BTreeSet::new();
-    for cell in cells(&GRIDS, options.size) {
+    for (case, cell) in named_cells(options) {
         let quic = cell.text("transport") == "quic";
         if quic && !cfg!(feature = "quic") {
             missing.insert("nawa-quic, link1-quic …: this build has no QUIC (`--features quic`)".to_owned());
             continue;
         }
-        match profiles::links(cell.text("case"), options.traces.as_deref())? {
-            Ok(links) => cases.extend(of_all_systems(&cell, &links, options.size)?),
-            Err(why) => drop(missing.insert(format!("{}: {why}", cell.text("case")))),
+        match profiles::links(case, options.traces.as_deref())? {
+            Ok(links) => cases.extend(of_all_systems(case, &cell, &links, options.size)?),
+            Err(why) => drop(missing.insert(format!("{case}: {why}"))),
         }
     }
     let mut experiment = Experiment::of(cases, options.size.of(1, 3, 3), &RATIOS, &NOTES);
     experiment.notes.extend(missing.into_iter().map(|text| format!("not measured: {text}")));
     Ok(Experiment { side_by_side: SideBySide::Rates(SIDE_BY_SIDE), ..experiment })
+}
+
+/// The cells, each with the name of its links, or the links that were given.
+fn named_cells(options: &RunOptions) -> Vec<(&str, Cell)> {
+    if options.links.is_empty() {
+        return cells(&GRIDS, options.size).into_iter().map(|cell| (cell.text("case"), cell)).collect();
+    }
+    let of = |links| cells(&GIVEN, options.size).into_iter().map(move |cell| (links, cell));
+    options.links.iter().map(String::as_str).flat_map(of).collect()
 }
 
 /// What making ready and ending takes, of as many cases as start together.
@@ -107,10 +123,10 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A cell by every system that carries its transport.
-fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Case>> {
+/// A cell over the links that are called `name`, by every system that carries its transport.
+fn of_all_systems(name: &str, cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Case>> {
     let (quic, cc) = (cell.text("transport") == "quic", cell.text("cc"));
-    let recorded = profiles::RECORDED.iter().any(|(name, _)| *name == cell.text("case"));
+    let recorded = profiles::RECORDED.iter().any(|(known, _)| *known == name);
     let test = Test {
         quic,
         flows: cell.get("flows")?,
@@ -120,10 +136,10 @@ fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Cas
     };
     let estimate = test.time + measure::PING_EVERY * test.idle_pings + OVERHEAD;
     let carrying = systems(links).into_iter().filter(|(system, ..)| !(quic && *system == System::Mptcp));
-    let case = |(system, name, links): Over| {
-        let mut key = cell.key("case cc flows direction transport");
-        let name = if quic { format!("{name}-quic") } else { name };
-        key.insert(1, ("system", name.into()));
+    let case = |(system, by, links): Over| {
+        let by = if quic { format!("{by}-quic") } else { by };
+        let mut key = vec![("case", name.into()), ("system", by.into())];
+        key.extend(cell.key("cc flows direction transport"));
         let setup = Setup { topology: Topology::Relayed(links), system, congestion_control: cc };
         Case { key, workload: OnLinks { setup, task: test.clone() }, estimate }.erase()
     };
@@ -147,6 +163,7 @@ fn systems(links: &[PathSpec]) -> Vec<Over> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::plain;
 
     fn sized(size: Size) -> Experiment {
         experiment(&RunOptions { size, ..RunOptions::default() }).unwrap()
@@ -166,6 +183,23 @@ mod tests {
                 [1, 2].map(|field| values(&sized(size), field))
             );
         }
+    }
+
+    #[test]
+    fn links_that_are_given_are_all_that_is_measured() {
+        let links = ["12@20 b0.256".to_owned(), "5@1, 6@2".to_owned()];
+        let given = |links: &[String]| {
+            experiment(&RunOptions { links: links.to_vec(), size: Size::Quick, ..RunOptions::default() })
+        };
+        let all = given(&links).unwrap();
+        let measured = all.cases.iter().map(|case| plain(&case.key[0].1)).collect::<BTreeSet<_>>();
+        assert_eq!(measured, BTreeSet::from(links));
+        let thin = all.cases.iter().find(|case| case.key[1].1 == "nawa").unwrap();
+        let thin = &thin.workload::<OnLinks<Test>>().unwrap().setup.topology.links()[0];
+        let rates =
+            [&thin.up, &thin.down].map(|way| Topology::single(way.clone(), way.clone()).rate().as_bps());
+        assert_eq!(rates, [256_000, 12_000_000]);
+        assert!(given(&["5".into()]).unwrap_err().is_bad_input());
     }
 
     #[test]

@@ -72,6 +72,7 @@ fn options(run: LabRun) -> Result<RunOptions, Failure> {
         size,
         seed: run.seed.unwrap_or(RunOptions::SEED),
         traces: run.traces,
+        links: run.links,
         json: run.json,
         html: run.html,
         series: run.series,

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use link::notation::{BONDS, NotationError, Ways, links};
 use link::{
     Aqm, Arq, Bitrate, ByteCount, Capacity, CellularConfig, Jitter, LinkConfig, Loss, PolicerConfig,
     Probability, Queue, Reorder, Trace,
@@ -36,77 +37,64 @@ const CALL_EVERY: Duration = Duration::from_millis(20);
 /// How often what arrived is looked at.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A set of links, each alike both ways unless `backs` says what the ways back are.
+/// A set of links.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub name: String,
     /// What the best link alone gives a flow of the kernel's CUBIC and BBR (6.18, one run of 12 s each), Mbit/s.
     pub kernel: Option<[f64; 2]>,
-    pub links: Vec<LinkConfig>,
-    /// The ways back, link for link, where they differ.
-    pub backs: Option<Vec<LinkConfig>>,
+    pub links: Vec<Ways>,
     /// With outer addresses of IPv6.
     pub v6: bool,
 }
 
-/// One link of a case: Mbit/s, one-way ms, jitter (σ, ms), loss (percent), and the queue, `None` where it holds 100 ms.
-type Row = (f64, f64, f64, f64, Option<usize>);
-
-/// The public profiles and those of ours, of which the latter have queues of so many packets; with [`Case::kernel`].
-const CASES: [(&str, [f64; 2], &[Row]); 23] = [
-    ("baseline", [47.6, 46.5], &[(50., 20., 0., 0., None), (50., 20., 0., 0., None)]),
-    ("rtt_40", [47.6, 46.6], &[(50., 20., 0., 0., None), (50., 40., 0., 0., None)]),
-    ("rtt_70", [47.6, 46.4], &[(50., 20., 0., 0., None), (50., 70., 0., 0., None)]),
-    ("rtt_120", [47.6, 46.5], &[(50., 20., 0., 0., None), (50., 120., 0., 0., None)]),
-    ("rtt_320", [47.6, 46.6], &[(50., 20., 0., 0., None), (50., 320., 0., 0., None)]),
-    ("jit_5", [47.3, 45.8], &[(50., 20., 5., 0., None), (50., 20., 5., 0., None)]),
-    ("jit_20", [32.9, 42.6], &[(50., 20., 20., 0., None), (50., 20., 20., 0., None)]),
-    ("loss_05", [7.0, 45.9], &[(50., 20., 0., 0.5, None), (50., 20., 0., 0.5, None)]),
-    ("loss_2", [2.2, 45.4], &[(50., 20., 0., 2., None), (50., 20., 0., 2., None)]),
-    ("bw_4to1", [47.6, 46.4], &[(50., 20., 0., 0., None), (12., 20., 0., 0., None)]),
-    ("bw_10to1", [94.6, 92.5], &[(100., 20., 0., 0., None), (10., 20., 0., 0., None)]),
-    ("dual_lte", [4.6, 36.9], &[(40., 30., 5., 0.5, None), (25., 45., 8., 0.5, None)]),
-    ("fiber_lte", [284., 282.], &[(300., 8., 0., 0., None), (30., 40., 8., 0.5, None)]),
-    ("lte_starlink", [35.7, 45.2], &[(40., 35., 8., 0., None), (100., 50., 25., 1., None)]),
-    ("lte_geo", [37.5, 36.5], &[(40., 35., 0., 0., None), (20., 320., 20., 0.5, None)]),
-    ("congested", [1.0, 15.4], &[(20., 50., 20., 2., None), (15., 60., 25., 2., None)]),
-    (
-        "three",
-        [9.5, 13.2],
-        &[(10., 40., 0., 0., Some(100)), (14., 10., 0., 2., Some(100)), (5., 140., 0., 0., Some(100))],
-    ),
-    ("50+10", [48.2, 47.2], &[(50., 2., 0., 0., Some(100)), (10., 9., 0., 0., Some(100))]),
-    (
-        "lossy30",
-        [9.6, 9.3],
-        &[(10., 20., 0., 0., Some(100)), (10., 25., 0., 0., Some(100)), (10., 20., 0., 30., Some(100))],
-    ),
-    ("sat+dsl", [12.1, 10.2], &[(2., 15., 0., 0., Some(40)), (20., 300., 0., 0., Some(600))]),
-    ("shallow", [17.5, 18.3], &[(20., 20., 0., 0., Some(10)), (10., 30., 0., 0., Some(10))]),
-    (
-        "tiny",
-        [0.65, 0.63],
-        &[(0.5, 60., 0., 0., Some(30)), (0.3, 90., 0., 0., Some(30)), (0.7, 120., 0., 0., Some(30))],
-    ),
-    ("bloat", [7.6, 7.4], &[(5., 20., 0., 0., Some(800)), (8., 30., 0., 0., Some(800))]),
+/// [`Case::kernel`] of those of [`BONDS`] that are measured here.
+const KERNEL: [(&str, [f64; 2]); 23] = [
+    ("baseline", [47.6, 46.5]),
+    ("rtt_40", [47.6, 46.6]),
+    ("rtt_70", [47.6, 46.4]),
+    ("rtt_120", [47.6, 46.5]),
+    ("rtt_320", [47.6, 46.6]),
+    ("jit_5", [47.3, 45.8]),
+    ("jit_20", [32.9, 42.6]),
+    ("loss_05", [7.0, 45.9]),
+    ("loss_2", [2.2, 45.4]),
+    ("bw_4to1", [47.6, 46.4]),
+    ("bw_10to1", [94.6, 92.5]),
+    ("dual_lte", [4.6, 36.9]),
+    ("fiber_lte", [284., 282.]),
+    ("lte_starlink", [35.7, 45.2]),
+    ("lte_geo", [37.5, 36.5]),
+    ("congested", [1.0, 15.4]),
+    ("three", [9.5, 13.2]),
+    ("50+10", [48.2, 47.2]),
+    ("lossy30", [9.6, 9.3]),
+    ("sat+dsl", [12.1, 10.2]),
+    ("shallow", [17.5, 18.3]),
+    ("tiny", [0.65, 0.63]),
+    ("bloat", [7.6, 7.4]),
 ];
 
 /// The named cases.
 pub fn cases() -> Vec<Case> {
-    let case = |(name, kernel, rows): &(&str, [f64; 2], &[Row])| Case {
-        kernel: Some(*kernel),
-        ..Case::new((*name).into(), rows.iter().map(|row| link(*row)).collect())
+    let case = |(name, kernel): (&str, _)| {
+        let (_, links) = BONDS.iter().find(|(known, _)| *known == name).expect("a bond of that name");
+        Case { name: name.into(), kernel: Some(kernel), ..given(links).expect("links") }
     };
-    CASES.iter().map(case).collect()
+    KERNEL.map(case).into()
 }
 
-fn link((mbps, delay, jitter, loss, packets): Row) -> LinkConfig {
+/// Links as they are written.
+pub fn given(text: &str) -> Result<Case, NotationError> {
+    Ok(Case { name: "given".into(), kernel: None, links: links(text)?, v6: false })
+}
+
+/// One way of a link: Mbit/s, one-way ms, and what the queue holds, in packets.
+fn link(mbps: f64, delay: f64, packets: usize) -> LinkConfig {
     LinkConfig {
         capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
         delay: ms(delay),
-        jitter: if jitter > 0.0 { Jitter::HalfNormal(ms(jitter)) } else { Jitter::None },
-        loss: Probability::new(loss / 100.0).map_or(Loss::None, Loss::Bernoulli),
-        queue: packets.map_or(Queue::Bytes((mbps * 1e6 / 8.0 * 0.1) as usize), Queue::Packets),
+        queue: Queue::Packets(packets),
         ..LinkConfig::default()
     }
 }
@@ -124,10 +112,10 @@ pub fn random(seed: u64) -> Case {
 pub fn thin(seed: u64) -> Case {
     let mut chance = Chance(ChaCha8Rng::seed_from_u64(seed));
     let (mbps, delay) = (chance.logarithmic(2.0, 100.0), chance.logarithmic(5.0, 150.0));
-    let there = link((mbps, delay, 0.0, 0.0, Some(chance.logarithmic(20.0, 400.0) as usize)));
+    let there = link(mbps, delay, chance.logarithmic(20.0, 400.0) as usize);
     let ratio = chance.logarithmic(10.0, 100.0);
-    let back = link((mbps / ratio, delay, 0.0, 0.0, Some(chance.logarithmic(10.0, 200.0) as usize)));
-    Case { backs: Some(vec![back]), v6: seed % 2 == 1, ..Case::new(format!("thin {seed}"), vec![there]) }
+    let back = link(mbps / ratio, delay, chance.logarithmic(10.0, 200.0) as usize);
+    Case { name: format!("thin {seed}"), kernel: None, links: vec![(there, back)], v6: seed % 2 == 1 }
 }
 
 /// Two or three links by chance, each with one of the troubles of the field.
@@ -154,14 +142,16 @@ impl Chance {
             (self.logarithmic(0.3, 300.0), self.logarithmic(2.0, 600.0), self.logarithmic(10.0, 1000.0));
         let jitter = if self.unit() < 0.5 { 0.0 } else { delay.min(40.0) * self.unit() };
         let loss = if self.unit() < 0.5 { 0.0 } else { 30.0 * self.unit().powi(4) };
-        link((mbps, delay, jitter, loss, Some(packets as usize)))
+        let jitter = if jitter > 0.0 { Jitter::HalfNormal(ms(jitter)) } else { Jitter::None };
+        let loss = Loss::Bernoulli(share(loss / 100.0));
+        LinkConfig { jitter, loss, ..link(mbps, delay, packets as usize) }
     }
 
     /// Bursts of loss, held-back frames, reordering jitter, a cell, steps of delay, a policer, stops, a managed queue, copies and damage,
     /// or repeats by the link itself.
     fn trouble(&mut self, seed: u64) -> LinkConfig {
         let (mbps, delay) = (self.logarithmic(0.5, 100.0), self.logarithmic(3.0, 150.0));
-        let mut link = link((mbps, delay, 0.0, 0.0, Some(self.logarithmic(10.0, 1000.0) as usize)));
+        let mut link = link(mbps, delay, self.logarithmic(10.0, 1000.0) as usize);
         match (self.unit() * 10.0) as u32 {
             0 => {
                 link.loss = Loss::gilbert_elliott(share(0.03 * self.unit()), self.logarithmic(2.0, 30.0))
@@ -180,7 +170,7 @@ impl Chance {
             4 => {
                 let longer = ms(self.logarithmic(delay, 4.0 * delay));
                 let every = ms(self.logarithmic(1000.0, 8000.0));
-                link.delay_steps = steps(link.delay, longer, every);
+                link.delay_steps = vec![(every, link.delay), (every, longer)];
             }
             5 => {
                 link.policer = Some(policed(mbps * (0.1 + 0.6 * self.unit()), self.logarithmic(10.0, 300.0)))
@@ -204,51 +194,12 @@ impl Chance {
     }
 }
 
-/// Links as given: each `MBPS@MS±JITTER LOSS% qPACKETS pMBPS/KB sMS/S cellSEED`, all but the first two of which may be left out: a
-/// policer's rate and burst, the delay in every second stretch of so many seconds, and a rate that swings around that given.
-pub fn given(text: &str) -> Option<Case> {
-    let number = |text: &str| text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    let one = |text: &str| {
-        let mut words = text.split_whitespace();
-        let (mbps, delay) = words.next()?.split_once('@')?;
-        let (delay, jitter) = delay.split_once('±').unwrap_or((delay, "0"));
-        let row: Row = (number(mbps)?, number(delay)?, number(jitter)?, 0.0, Some(100));
-        let mut link = link(row);
-        for word in words {
-            if let Some(loss) = word.strip_suffix('%') {
-                link.loss = Loss::Bernoulli(Probability::new(number(loss)? / 100.0).ok()?);
-            } else if let Some(packets) = word.strip_prefix('q') {
-                link.queue = Queue::Packets(packets.parse().ok()?);
-            } else if let Some(seed) = word.strip_prefix("cell") {
-                let config = CellularConfig { mean: Bitrate::from_mbps(row.0), ..CellularConfig::default() };
-                link.capacity = Capacity::Trace(Arc::new(Trace::cellular(seed.parse().ok()?, &config)));
-            } else {
-                let (first, second) = word.get(1..)?.split_once('/')?;
-                let (first, second) = (number(first)?, number(second).filter(|second| *second > 0.0)?);
-                match word.chars().next()? {
-                    'p' => link.policer = Some(policed(first, second)),
-                    's' => link.delay_steps = steps(link.delay, ms(first), ms(1e3 * second)),
-                    _ => return None,
-                }
-            }
-        }
-        Some(link)
-    };
-    let links = text.split(',').map(one).collect::<Option<_>>()?;
-    Some(Case::new("given".into(), links))
-}
-
 fn ms(ms: f64) -> Duration {
     Duration::from_secs_f64(ms / 1e3)
 }
 
 fn share(value: f64) -> Probability {
     Probability::new(value).unwrap_or(Probability::ZERO)
-}
-
-/// One delay and the other, each for so long.
-fn steps(one: Duration, other: Duration, every: Duration) -> Vec<(Duration, Duration)> {
-    vec![(every, one), (every, other)]
 }
 
 /// A policer of so many Mbit/s that lets a burst of so many kB pass.
@@ -261,7 +212,7 @@ pub fn demo(seed: u64) -> Case {
     let lte = LinkConfig {
         capacity: Capacity::Trace(Arc::new(Trace::cellular(seed, &CellularConfig::default()))),
         queue: Queue::Bytes(500_000),
-        ..link((10., 45., 0., 0., None))
+        ..link(10., 45., 0)
     };
     let fades = Loss::GilbertElliott {
         good_to_bad: share(0.04 / 0.96 / 5.0),
@@ -269,14 +220,16 @@ pub fn demo(seed: u64) -> Case {
         loss_good: Probability::ZERO,
         loss_bad: share(0.5),
     };
-    let wifi = LinkConfig { loss: fades, ..link((15., 10., 0., 0., Some(100))) };
-    let links = vec![lte, wifi, link((5., 150., 0., 0., Some(100)))];
+    let wifi = LinkConfig { loss: fades, ..link(15., 10., 100) };
+    let links = vec![lte, wifi, link(5., 150., 100)];
     Case::new(format!("demo {seed}"), links)
 }
 
 impl Case {
+    /// Links that are alike both ways.
     fn new(name: String, links: Vec<LinkConfig>) -> Case {
-        Case { name, kernel: None, links, backs: None, v6: false }
+        let links = links.into_iter().map(|link| (link.clone(), link)).collect();
+        Case { name, kernel: None, links, v6: false }
     }
 
     /// What the kernel gives a flow of this kind on the best link.
@@ -322,23 +275,11 @@ impl Case {
             let swings = if swings { " swings" } else { "" };
             format!("{rate:.2}@{delay:.0}{jitter}{loss}{queue}{swings}{troubles}")
         };
-        let all = |links: &[LinkConfig]| links.iter().map(one).collect::<Vec<_>>().join(", ");
-        let backs = self.backs.iter().map(|backs| format!(", back {}", all(backs)));
-        all(&self.links) + &backs.collect::<String>() + if self.v6 { ", IPv6" } else { "" }
-    }
-
-    /// The ways back carry `mbps`.
-    pub fn set_back(&mut self, mbps: f64) {
-        let back = |link: &LinkConfig| LinkConfig {
-            capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
-            ..link.clone()
+        let ways = |(there, back): &Ways| {
+            let [there, back] = [there, back].map(one);
+            if there == back { there } else { format!("{there} back {back}") }
         };
-        self.backs = Some(self.links.iter().map(back).collect());
-    }
-
-    /// The ways back, link for link.
-    pub fn backs(&self) -> &[LinkConfig] {
-        self.backs.as_deref().unwrap_or(&self.links)
+        self.links.iter().map(ways).collect::<Vec<_>>().join(", ") + if self.v6 { ", IPv6" } else { "" }
     }
 }
 
@@ -413,12 +354,7 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
 }
 
 /// Flows over one link alone.
-pub fn run_single(link: &LinkConfig, load: &Load) -> Outcome {
-    run_pair(link, link, load)
-}
-
-/// The same over a link whose ways, there and back, differ.
-pub fn run_pair(there: &LinkConfig, back: &LinkConfig, load: &Load) -> Outcome {
+pub fn run_single((there, back): &Ways, load: &Load) -> Outcome {
     let mut pair = LinkPair::new(there.clone(), back.clone(), load.seed);
     measure(&mut pair, MTU, &Load { probes: false, ..*load })
 }
@@ -428,7 +364,7 @@ pub fn run_bond(case: &Case, load: &Load) -> Outcome {
     let mut case = case.clone();
     if load.shared {
         let first = case.links[0].clone();
-        case.links.iter_mut().for_each(|link| *link = first.clone());
+        case.links.fill(first);
     }
     let mut net = net(&case, load.seed);
     net.shared = load.shared;
@@ -443,16 +379,16 @@ pub fn run_net(net: &mut Net, load: &Load) -> Outcome {
 
 /// A tunnel over the links of a case that has come up.
 pub fn net(case: &Case, seed: u64) -> Net {
-    net_over(case.v6, case.links.iter().cloned().zip(case.backs().iter().cloned()).collect(), seed)
+    net_over(case.v6, case.links.clone(), seed)
 }
 
 /// A tunnel over links, there and back, that has come up.
-pub fn net_of(links: Vec<(LinkConfig, LinkConfig)>, seed: u64) -> Net {
+pub fn net_of(links: Vec<Ways>, seed: u64) -> Net {
     net_over(false, links, seed)
 }
 
 /// The same with outer addresses of IPv6, if `v6`.
-pub fn net_over(v6: bool, links: Vec<(LinkConfig, LinkConfig)>, seed: u64) -> Net {
+pub fn net_over(v6: bool, links: Vec<Ways>, seed: u64) -> Net {
     let mut net = Net::with(&Options { scheduler: Scheduler::Auto, seed }, links, v6, |_, _| ());
     let around = AROUND + 20 * usize::from(v6);
     net.around = around;
