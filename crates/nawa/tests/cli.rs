@@ -47,11 +47,15 @@ fn a_bad_key_is_bad_input_in_one_sentence() {
 
 #[test]
 fn wrong_flags_are_bad_input() {
-    let wrong: [&[&str]; 20] = [
+    let wrong: [&[&str]; 24] = [
         &["--wrong"],
         &["wrong"],
         &["lab"],
         &["lab", "run", "demo", "--quick", "--paper"],
+        &["lab", "run", "demo", "--out", "results"],
+        &["lab", "run", "demo", "--links", "5@1"],
+        &["lab", "run", "bond", "--links", "5"],
+        &["lab", "run", "all", "--html", "page.html"],
         &["monitor", "--interval", "1"],
         &["top", "--interval", "1"],
         &["capture"],

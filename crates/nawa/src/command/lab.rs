@@ -20,16 +20,16 @@ const FOLDER: &str = "lab-results";
 pub fn run(run: LabRun) -> Result<(), Failure> {
     let (name, out) = (run.name.clone(), run.out.clone());
     let options = options(run)?;
-    let out = match (&*name, out) {
-        ("all", out) => out.unwrap_or_else(|| FOLDER.into()),
-        (_, None) => return lab::run(&name, &options).map_err(failed),
-        (_, Some(_)) => {
-            return Err(Failure::bad_input(
-                "--out is for `nawa lab run all`; one experiment has --json FILE",
-            ));
+    let one = options.json.is_some() || options.html.is_some();
+    let done = match (&*name, out) {
+        ("all", None) if one => {
+            Err("--json and --html are for one experiment; `nawa lab run all` has --out DIR")
         }
+        ("all", out) => Ok(lab::run_all(&options, &out.unwrap_or_else(|| FOLDER.into()))),
+        (_, Some(_)) => Err("--out is for `nawa lab run all`; one experiment has --json FILE"),
+        (_, None) => Ok(lab::run(&name, &options)),
     };
-    lab::run_all(&options, &out).map_err(failed)
+    done.map_err(Failure::bad_input)?.map_err(failed)
 }
 
 /// Writes one page of a folder of results, and a picture.
