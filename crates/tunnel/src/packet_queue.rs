@@ -115,19 +115,20 @@ impl PacketQueue {
         if behind == 0 || self.is_done(before) || self.waiters.contains_key(&before) {
             self.hand_on(packet.to_vec());
             self.settle(order);
-            while self.done.len() > MAX_GAPS
-                && let Some(first) = self.done.keys().next().copied()
-            {
-                self.handle_floor(first);
+        } else {
+            self.waiters.insert(before, order);
+            self.held.insert(order, Held { packet: packet.to_vec(), before });
+            self.held_bytes += packet.len() + ENTRY;
+            self.note_arrival(now, order);
+            while self.held_bytes > self.max_bytes {
+                self.give_up_first();
             }
-            return;
         }
-        self.waiters.insert(before, order);
-        self.held.insert(order, Held { packet: packet.to_vec(), before });
-        self.held_bytes += packet.len() + ENTRY;
-        self.arrivals.push_back((now, order));
-        while self.held_bytes > self.max_bytes {
-            self.give_up_first();
+        // Whatever made the gaps, as packets that waited for too long do: each makes more of them where it is handed on.
+        while self.done.len() > MAX_GAPS
+            && let Some(first) = self.done.keys().next().copied()
+        {
+            self.handle_floor(first);
         }
     }
 
@@ -257,6 +258,15 @@ impl PacketQueue {
         }
     }
 
+    /// Those that wait no longer stay behind one that does, but no more of them than wait.
+    fn note_arrival(&mut self, now: Duration, order: u64) {
+        self.arrivals.push_back((now, order));
+        if self.arrivals.len() > 2 * self.held.len() + MAX_GIVEN_UP {
+            let held = &self.held;
+            self.arrivals.retain(|(_, order)| held.contains_key(order));
+        }
+    }
+
     /// When the packet came that has waited longest.
     fn first_arrival(&mut self) -> Option<Duration> {
         while self.arrivals.front().is_some_and(|(_, order)| !self.held.contains_key(order)) {
@@ -371,6 +381,25 @@ mod tests {
         assert_eq!(q.held.len(), far as usize);
         (0..3).for_each(|n| q.insert(MS, at(MAX_GAPS as u64 + n), 0, &[3]));
         assert_eq!((q.done.len(), q.held.len()), (MAX_GAPS, 0));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_waits_and_than_gaps_are_kept_of() {
+        let mut q = PacketQueue::new(1 << 20);
+        for n in 0..3 * MAX_GAPS as u64 {
+            q.insert(MS, ORIGIN + 4 * n, 1, &[]);
+            q.handle_timeout(2 * MS, MS);
+        }
+        assert!(q.done.len() <= MAX_GAPS + 1, "{} gaps", q.done.len());
+        // One waits, and behind it others come and go.
+        q.insert(MS, ORIGIN << 1, 9, &[]);
+        for n in 0..1000 {
+            let order = (ORIGIN << 1) + 100 + 2 * n;
+            q.insert(MS, order + 1, 1, &[]);
+            q.insert(MS, order, 0, &[]);
+        }
+        assert_eq!(q.held.len(), 1);
+        assert!(q.arrivals.len() < 200, "{} arrivals", q.arrivals.len());
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::path::pieces::Pieces;
 use crate::path::recv_enqueue::Received;
 use crate::path::registration::Registration;
 use crate::path::replay::ReplayWindow;
+use crate::path::rtt::MAX_RTT;
 use crate::path::sent::Outcome;
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::schedule::backups::Help;
@@ -628,7 +629,8 @@ impl Peer {
         rtts.max().unwrap_or_default()
     }
 
-    /// By how much one-way delays from the peer differ from path to path at present. The last delay of a path that has died is none.
+    /// By how much one-way delays from the peer differ from path to path at present, as it says: at most what a round trip can be. The
+    /// last delay of a path that has died is none.
     fn spread(&self) -> Duration {
         let mut delays = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.received.last_delay());
         let Some(first) = delays.next() else { return Duration::ZERO };
@@ -636,7 +638,7 @@ impl Peer {
             let over = delay.wrapping_sub(first) as i32;
             (low.min(over), high.max(over))
         });
-        Duration::from_micros(u64::from(high.abs_diff(low)))
+        Duration::from_micros(u64::from(high.abs_diff(low))).min(MAX_RTT)
     }
 
     /// Bytes that wait behind gaps; what became of inner packets; bytes kept for resending.

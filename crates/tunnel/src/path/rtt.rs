@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Reports are not later than expected by less.
 pub const MIN_VARIATION: Duration = Duration::from_millis(10);
 /// No round trip is taken to be longer: a peer that delays its reports for ever longer makes this end wait no longer for them.
-const MAX_RTT: Duration = Duration::from_secs(10);
+pub const MAX_RTT: Duration = Duration::from_secs(10);
 /// Before a round trip was measured.
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
 
