@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const STAGGER: Duration = Duration::from_millis(250);
 /// And this one is asked again after this.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Datagrams of one server that are looked at before the others' turn.
+const MAX_REPLIES: usize = 64;
 
 /// Whom to ask, and how questions leave.
 #[derive(Clone, Debug, Default)]
@@ -259,7 +261,8 @@ impl Asking {
         let mut buffer = [0; 4096];
         // TCP may be silent: what is left is for other servers, and other names.
         let half = (now + self.deadline) / 2;
-        loop {
+        // Who floods is heard again in the next round, until the deadline.
+        for _ in 0..MAX_REPLIES {
             let length = match asked.socket.recv(&mut buffer) {
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -290,6 +293,7 @@ impl Asking {
                 asked.failed = Some(failed);
             }
         }
+        Ok(())
     }
 
     fn why(&self) -> String {

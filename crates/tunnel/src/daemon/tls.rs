@@ -338,12 +338,12 @@ mod tests {
             }
         };
         let stands_for_relay = path.stand_in(at).unwrap().local_addr().unwrap();
-        tunnel.send_to(&[1], stands_for_relay).unwrap();
+        tunnel.send_to(&[1; 28], stands_for_relay).unwrap();
         comes(&mut path, &relay);
-        tunnel.send_to(&[1], stands_for_relay).unwrap();
+        tunnel.send_to(&[1; 28], stands_for_relay).unwrap();
         let from = comes(&mut path, &relay);
         assert_eq!(path.wait, LONGEST, "the relay has said nothing");
-        relay.send_to(&[2], from).unwrap();
+        relay.send_to(&[2; 28], from).unwrap();
         comes(&mut path, &tunnel);
         assert_eq!(path.wait, RETRY);
     }

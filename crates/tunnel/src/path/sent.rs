@@ -40,7 +40,7 @@ const LARGE: [u32; 2] = [LEAST_MTU_V6 as u32 + 12 + 44, 576 - 28];
 const SWALLOWED: u32 = 8;
 const SWALLOWED_FOR: Duration = Duration::from_millis(300);
 /// What a path forgets of packets that nothing was heard of.
-const MAX_TRACKED: usize = 1 << 18;
+const MAX_TRACKED: usize = 1 << 16;
 /// Lost packets are remembered until so many later ones have arrived, for they may yet come.
 const REMEMBERED: u64 = 1024;
 
@@ -168,6 +168,10 @@ impl Sent {
         }
         self.handed_over &= order.is_none();
         let snapshot = self.rate.handle_sent(now, bytes, self.in_flight, order.is_some());
+        if self.packets.len() == MAX_TRACKED {
+            self.forget_first();
+            self.find_oldest();
+        }
         self.packets.push_back(Packet {
             state: State::InFlight,
             bytes: bytes as u32,
@@ -183,10 +187,6 @@ impl Sent {
             self.find_oldest();
         }
         self.sent_bytes += size as u64;
-        if self.packets.len() > MAX_TRACKED {
-            self.forget_first();
-            self.find_oldest();
-        }
     }
 
     /// The receiver's report about this path.

@@ -318,15 +318,16 @@ mod tests {
         client.lead(7, target.clone());
         let stands_for_relay = news(&client, &told).unwrap();
         let mut buffer = [0; 2 * MAX];
-        let sizes = [1, 2, 100, 1400, MAX];
+        let sizes = [28, 29, 100, 1400, MAX];
         for size in sizes {
             tunnel.send_to(&vec![size as u8; size], stands_for_relay).unwrap();
         }
-        // What is too long is dropped, and what follows is not.
+        // What is too long, and what is no message, is dropped, and what follows is not.
         tunnel.send_to(&[1; MAX + 1], stands_for_relay).unwrap();
-        tunnel.send_to(&[2], stands_for_relay).unwrap();
+        tunnel.send_to(&[1; 27], stands_for_relay).unwrap();
+        tunnel.send_to(&[2; 28], stands_for_relay).unwrap();
         let mut from = here(0);
-        for size in sizes.into_iter().chain([1]) {
+        for size in sizes.into_iter().chain([28]) {
             let (length, sender) = relay.recv_from(&mut buffer).unwrap();
             assert_eq!(length, size);
             from = sender;
@@ -351,8 +352,8 @@ mod tests {
             Worker::<()>::start("relay-tls", watch, |why| panic!("{why}"), move || server.run()).unwrap();
         let found = std::iter::repeat_with(|| news(&client, &told)).find_map(Result::ok).unwrap();
         assert_eq!(found, stands_for_relay, "the tunnel finds it where it was");
-        tunnel.send_to(&[9], stands_for_relay).unwrap();
-        assert_eq!(relay.recv_from(&mut buffer).unwrap().0, 1);
+        tunnel.send_to(&[9; 28], stands_for_relay).unwrap();
+        assert_eq!(relay.recv_from(&mut buffer).unwrap().0, 28);
         // Elsewhere nobody listens.
         client.lead(7, Target { to: here(1), ..target });
         assert!(news(&client, &told).is_err_and(|why| why.contains("refused")));
@@ -369,12 +370,12 @@ mod tests {
         let comes = |n: usize| {
             ends[n].lead(1, Target { to, out: Outgoing::default(), leaves: None, name: None });
             let stands_for_relay = news(&ends[n], &told[n]).unwrap();
-            tunnel.send_to(&[1], stands_for_relay).unwrap();
+            tunnel.send_to(&[1; 28], stands_for_relay).unwrap();
             let from = relay.recv_from(&mut [0; 8]).expect("what it sends arrives").1;
             (from, stands_for_relay)
         };
         let is_answered = |(from, stands_for_relay)| {
-            relay.send_to(&[0], from).unwrap();
+            relay.send_to(&[0; 28], from).unwrap();
             assert_eq!(tunnel.recv_from(&mut [0; 8]).unwrap().1, stands_for_relay);
         };
         let (first, second) = (comes(0), comes(1));
@@ -415,7 +416,7 @@ mod tests {
         let client = Client::start(tunnel.local_addr().unwrap(), told.clone()).unwrap();
         let out = Outgoing { source: Some([127, 0, 0, 2].into()), ..Outgoing::default() };
         client.lead(1, Target { to, out, leaves: None, name: None });
-        tunnel.send_to(&[5; 5], news(&client, &told).unwrap()).unwrap();
-        assert_eq!(relay.recv_from(&mut [0; 8]).unwrap().0, 5);
+        tunnel.send_to(&[5; 28], news(&client, &told).unwrap()).unwrap();
+        assert_eq!(relay.recv_from(&mut [0; 64]).unwrap().0, 28);
     }
 }

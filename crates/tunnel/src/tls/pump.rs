@@ -9,6 +9,7 @@ use device::poller::{Interest, Poller};
 use rustls::Connection;
 
 use super::frames::{self, Frames};
+use crate::wire::CHALLENGE_LEN;
 
 /// The datagrams that wait for TCP to take them: 30 ms at 20 Mbit/s. The kernel counts its own overhead, and so keeps about half.
 const QUEUE: usize = 128 << 10;
@@ -109,10 +110,13 @@ impl Pump {
                     Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                     Ok(length) => {
                         let (udp, handed_on) = (&self.udp, &mut self.handed_on);
+                        // What is shorter is no message, and a thousand of them fit where one is paid for.
                         let each = |datagram: &[u8]| {
-                            *handed_on += 1;
-                            // What cannot be sent is lost, as on any network.
-                            let _ = udp.send(datagram);
+                            if datagram.len() >= CHALLENGE_LEN {
+                                *handed_on += 1;
+                                // What cannot be sent is lost, as on any network.
+                                let _ = udp.send(datagram);
+                            }
                         };
                         self.frames.take(&buffer[..length], each).map_err(io::Error::other)?;
                     }

@@ -32,7 +32,8 @@ impl RelayControl {
             if !self.checker.check_mac2(now, source, message) {
                 return self.ask_for_cookie(now, &key, source, message);
             }
-            if !client.askers.take(now, source.ip()) {
+            let at_home = of(&self.addresses, source).any(|id| client.sessions.contains(&id));
+            if !client.askers.take(now, source.ip()) || (!at_home && client.proven.under_load(now)) {
                 return Err(DropReason::Load);
             }
         }
