@@ -63,6 +63,8 @@ struct Packet {
     handed_back: bool,
     /// The size it probes, as an outer IP packet.
     probed: Option<u16>,
+    /// So many from it on have arrived.
+    arrived: u32,
     snapshot: Snapshot,
     at: Duration,
 }
@@ -179,6 +181,7 @@ impl Sent {
             piece,
             handed_back: false,
             probed,
+            arrived: 0,
             snapshot,
             at: now,
         });
@@ -195,8 +198,15 @@ impl Sent {
         for range in &report.ranges {
             let low = (*range.start()).max(self.base);
             let end = range.end().saturating_add(1).min(self.next_sequence());
-            for sequence in low..end {
-                acked += self.ack(now, sequence, &mut oldest, out);
+            let mut sequence = low;
+            while sequence < end {
+                // Reports name what earlier ones did, perhaps all of it.
+                let arrived = &mut self.packets[(sequence - self.base) as usize].arrived;
+                let known = std::mem::replace(arrived, (*arrived).max((end - sequence) as u32));
+                if known == 0 {
+                    acked += self.ack(now, sequence, &mut oldest, out);
+                }
+                sequence += u64::from(known.max(1));
             }
             if low < end && out.progress && largest.is_none() {
                 largest = Some(end - 1);
