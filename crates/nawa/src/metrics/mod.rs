@@ -20,6 +20,8 @@ use crate::incoming::Incoming;
 const MAX_CALLERS: usize = 8;
 /// How long a caller has.
 const TURN: Duration = Duration::from_secs(5);
+/// It has this at least to take the answer: to ask a strand that hangs takes a whole turn.
+const TAKING: Duration = Duration::from_secs(1);
 /// A request's first lines, bytes; a longer one is refused.
 const LONGEST_REQUEST: usize = 8192;
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -68,7 +70,7 @@ impl Drop for Turn {
     }
 }
 
-/// Until the deadline.
+/// Until the deadline, or, where the state comes later, [`TAKING`] after it.
 fn answer(mut stream: TcpStream, deadline: Duration, state: &dyn Fn() -> Value) -> io::Result<()> {
     let (status, kind, body) = match read_target(&mut stream, deadline)?.as_deref() {
         Some("/metrics") => {
@@ -87,6 +89,7 @@ fn answer(mut stream: TcpStream, deadline: Duration, state: &dyn Fn() -> Value) 
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
+    let deadline = deadline.max(monotonic() + TAKING);
     let answer = [head.as_bytes(), body.as_bytes()].concat();
     let mut rest = answer.as_slice();
     while !rest.is_empty() {
@@ -160,5 +163,25 @@ mod tests {
             pause.wait(Some(Duration::from_millis(20))).expect("it waits").for_each(drop);
         }
         assert!(turn.join().expect("no panic").is_err(), "{taken} bytes");
+    }
+
+    #[test]
+    fn a_strand_that_hangs_for_a_whole_turn_is_said() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut caller = TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
+        let stream = listener.accept().expect("a caller").0;
+        caller.write_all(b"GET /health HTTP/1.1\r\n\r\n").expect("it is asked");
+        let deadline = monotonic() + Duration::from_millis(300);
+        let hang = || {
+            let mut pause = device::Poller::new().expect("a descriptor");
+            while monotonic() < deadline {
+                pause.wait(Some(Duration::from_millis(20))).expect("it waits").for_each(drop);
+            }
+            json!({"error": "it hangs"})
+        };
+        answer(stream, deadline, &hang).expect("somebody takes it");
+        let mut said = String::new();
+        caller.read_to_string(&mut said).expect("it is answered");
+        assert!(said.starts_with("HTTP/1.1 503 ") && said.ends_with("it hangs\n"), "{said}");
     }
 }
