@@ -87,6 +87,8 @@ impl Namespace {
     /// Ctrl-C is for the lab alone, which then stops what it started.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
+        // What `ping` says is read, and it translates that.
+        command.env("LC_ALL", "C");
         command.args(["netns", "exec", &self.name]).arg(program).stdin(Stdio::null()).process_group(0);
         device::process::die_with_parent(&mut command);
         command

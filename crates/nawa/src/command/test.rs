@@ -96,6 +96,8 @@ fn guesses(own: &[IpNet], routes: &[IpNet]) -> Vec<IpAddr> {
 fn ping(to: IpAddr, time: Duration) -> Result<Child, Failure> {
     let seconds = time.as_secs().max(1).to_string();
     let mut ping = Command::new("ping");
+    // What it says is read: it is not to be translated.
+    ping.env("LC_ALL", "C");
     ping.args(["-n", "-i", PING, "-w", &seconds, &to.to_string()]).stdin(Stdio::null());
     let started = ping.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     started.map_err(|error| Failure::failed(format!("cannot start ping: {error}; install it (iputils-ping)")))
