@@ -118,6 +118,28 @@ impl Hub {
     }
 }
 
+/// A bridge of containers has addresses too, more than an invite names, and sorts before the uplink.
+#[test]
+fn a_hub_offers_the_addresses_that_others_reach() {
+    let Some(_alone) = namespaces_or_skip("a_hub_offers_the_addresses_that_others_reach") else { return };
+    let (hub, other) = (Namespace::new(), Namespace::new());
+    Namespace::connect((&other, "wan1", "10.1.0.2/24"), (&hub, "eth1", "10.1.0.1/24"));
+    Namespace::connect((&other, "inside", "10.2.0.2/24"), (&hub, "docker0", "10.2.0.1/24"));
+    (3..12).for_each(|host| drop(hub.ip(&format!("address add 10.2.0.{host}/24 dev docker0"))));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let offered = |name: &str| {
+        let file = folder.path().join(name);
+        let typed = format!("echo | {} init --role hub --file {}", env!("CARGO_BIN_EXE_nawa"), text(&file));
+        succeed(&mut hub.command("sh", ["-c", &typed]));
+        let written = fs::read_to_string(&file).expect("the file");
+        let endpoints = written.lines().find(|line| line.starts_with("endpoints")).expect("there are some");
+        endpoints.to_owned()
+    };
+    assert_eq!(offered("alone.toml").matches(":51900").count(), 8);
+    hub.ip("route add default via 10.1.0.2");
+    assert_eq!(offered("routed.toml"), "endpoints = [\"10.1.0.1:51900\"]");
+}
+
 /// A hub may be told more addresses than others reach it by.
 #[test]
 fn paths_lead_to_the_endpoint_that_answers() {

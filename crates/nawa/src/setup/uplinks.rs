@@ -1,13 +1,18 @@
 //! The interfaces by which this host reaches another.
 
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use device::Net;
 use device::net::Query;
 
 use super::cost::Cost;
+use super::invite::MAX_ENDPOINTS;
 use crate::config::HostPort;
+
+/// Addresses that only a default route leads to.
+const FAR_V4: Ipv4Addr = Ipv4Addr::new(1, 1, 1, 1);
+const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111);
 
 /// An interface, and where it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,23 +76,38 @@ fn addresses(host: &HostPort) -> Vec<IpAddr> {
 }
 
 /// The addresses that others may reach this host by, each with `port`: those of interfaces that lead somewhere, the global
-/// ones of IPv4 and IPv6.
+/// ones of IPv4 and IPv6. Where some have a default route, no others: nobody outside reaches a bridge of containers. No more
+/// than an invite names.
 ///
 /// # Errors
 /// The kernel does not say.
 pub fn own_endpoints(port: u16) -> io::Result<Vec<String>> {
     let mut net = Net::open()?;
-    let mut found = Vec::new();
+    let (mut outward, mut others) = (Vec::new(), Vec::new());
     for interface in device::interfaces()? {
-        if !net.link(&interface).is_ok_and(|link| link.running && !link.leads_nowhere) {
+        let Ok(link) = net.link(&interface) else { continue };
+        if !link.running || link.leads_nowhere {
             continue;
         }
-        let addresses = device::addresses(&interface)?;
-        let usable = addresses.into_iter().filter(|address| match address {
+        let mut usable = device::addresses(&interface)?;
+        usable.retain(|address| match address {
             IpAddr::V4(address) => !address.is_link_local(),
             IpAddr::V6(address) => !address.is_unicast_link_local(),
         });
-        found.extend(usable.map(|address| std::net::SocketAddr::new(address, port).to_string()));
+        let found = if usable.iter().any(|own| leads_far(&mut net, link.index, *own)) {
+            &mut outward
+        } else {
+            &mut others
+        };
+        found.extend(usable.into_iter().map(|address| SocketAddr::new(address, port).to_string()));
     }
+    let mut found = if outward.is_empty() { others } else { outward };
+    found.truncate(MAX_ENDPOINTS);
     Ok(found)
+}
+
+/// Whether packets from `own`, an address of this interface, have a route into the Internet by it. None is sent.
+fn leads_far(net: &mut Net, interface: u32, own: IpAddr) -> bool {
+    let far: IpAddr = if own.is_ipv4() { FAR_V4.into() } else { FAR_V6.into() };
+    net.has_route(&Query { source: Some(own), interface: Some(interface), ..Query::to(far) })
 }
