@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, nawa, output, stderr, stdout, succeed};
 
+const JOINED_UNTOLD: &str =
+    "van has joined; no running tunnel has taken it up: reload the daemon, or start it with `nawa up`\n";
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
@@ -168,8 +171,7 @@ fn silent_callers_keep_nobody_from_joining() {
     let connect = || std::net::TcpStream::connect(place).expect("it listens");
     let silent: Vec<_> = van.within(|| (0..40).map(|_| connect()).collect());
     succeed(&mut van.nawa(["join", &inviting.2, "--file", text(&here)]));
-    let told = "van has joined; no daemon of this file runs here: start it with `nawa up`\n";
-    assert_eq!(inviting.finish(), (true, told.into()));
+    assert_eq!(inviting.finish(), (true, JOINED_UNTOLD.into()));
     drop(silent);
 }
 
@@ -231,8 +233,7 @@ fn only_the_invited_joins() {
     write!(typed, "{first}\n{rest}\n").expect("nawa reads");
     assert!(join.wait().expect("it ends").success());
     drop(typed);
-    let said = "van has joined; no daemon of this file runs here: start it with `nawa up`\n";
-    assert_eq!(inviting.finish(), (true, said.into()));
+    assert_eq!(inviting.finish(), (true, JOINED_UNTOLD.into()));
 }
 
 #[test]

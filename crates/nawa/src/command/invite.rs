@@ -84,7 +84,8 @@ pub fn run(args: &Invite) -> Result<(), Failure> {
         Some(key) => tell(&me, &args.name, key, &file::hosts(&terms.addresses))?,
         None => false,
     };
-    let todo = if told { "" } else { "; no daemon of this file runs here: start it with `nawa up`" };
+    let untold = "; no running tunnel has taken it up: reload the daemon, or start it with `nawa up`";
+    let todo = if told { "" } else { untold };
     super::print(&format!("{} has joined{todo}", args.name))
 }
 
@@ -160,8 +161,8 @@ fn ours(me: &PrivateKey) -> Result<Option<(Daemon, Value)>, Failure> {
     Ok(same.then_some((daemon, state)))
 }
 
-/// The running daemon takes the new peer up, and keeps what was changed while it runs; without one, which is false, the next start
-/// does.
+/// The running daemon takes the new peer up, and keeps what was changed while it runs. Without one, or while its tunnel waits to be
+/// started again, which is false, the next reload or start does.
 fn tell(me: &PrivateKey, name: &str, public_key: PublicKey, routes: &[IpNet]) -> Result<bool, Failure> {
     let Some((mut daemon, _)) = ours(me)? else { return Ok(false) };
     let add = peer::Add {
