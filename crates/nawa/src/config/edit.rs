@@ -116,7 +116,7 @@ fn preshared_key(file: &std::path::Path) -> Result<PresharedKey, String> {
     let hidden = "its systemd unit hides /home, /root and /tmp, so put the file into /etc/nawa";
     std::fs::metadata(file)
         .map_err(|error| format!("the daemon does not see {}: {error}; {hidden}", file.display()))?;
-    secret::read(file)
+    secret::read_shared(file)
 }
 
 fn rank(number: u8) -> Result<u8, String> {

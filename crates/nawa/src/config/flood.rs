@@ -71,7 +71,7 @@ fn one(source: &mut Source, written: document::Flood) -> Option<Flood> {
     let rate_limit = written.rate_limit.as_ref().and_then(|limit| rate_limit(source, limit));
     let key = written.key_file.as_ref().and_then(|file| {
         let path = source.folder().join(file.get_ref());
-        source.expect(file.span(), secret::read::<Key>(&path))
+        source.expect(file.span(), secret::read_shared::<Key>(&path))
     });
     let ttl = in_range(source, written.ttl.as_ref(), 1, "a TTL of 0 reaches nobody; write 1 to 255");
     let port = in_range(source, written.port.as_ref(), 1, "0 is not a port; write 1 to 65535");

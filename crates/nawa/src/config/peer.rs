@@ -81,7 +81,7 @@ fn bicast(text: &str) -> Result<Bicast, String> {
 
 fn preshared_key(source: &mut Source, file: &Spanned<document::Name>) -> Option<PresharedKey> {
     let path = source.folder().join(file.get_ref());
-    source.expect(file.span(), secret::read(&path))
+    source.expect(file.span(), secret::read_shared(&path))
 }
 
 fn routes(source: &mut Source, written: Spanned<Vec<Spanned<String>>>) -> Vec<ipnet::IpNet> {

@@ -18,11 +18,24 @@ const LONGEST_FILE: u64 = 4096;
 /// # Errors
 /// One sentence if the file is missing, may be read by others than its owner, or holds no key.
 pub fn read<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, String> {
-    let text = contents(path)?;
+    parse(path, "make it")
+}
+
+/// The same, of a secret that others have as well.
+///
+/// # Errors
+/// As those of [`read`].
+pub fn read_shared<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, String> {
+    parse(path, "copy the file that the other nodes have, or make the first")
+}
+
+/// `get`: how a missing file is got by the command that makes one.
+fn parse<K: FromStr<Err = KeyError>>(path: &Path, get: &str) -> Result<K, String> {
+    let text = contents(path, get)?;
     text.parse().map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn contents(path: &Path) -> Result<Zeroizing<String>, String> {
+fn contents(path: &Path, get: &str) -> Result<Zeroizing<String>, String> {
     let shown = path.display();
     // A pipe that nobody writes to is not waited for.
     let without_waiting = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
@@ -30,7 +43,7 @@ fn contents(path: &Path) -> Result<Zeroizing<String>, String> {
         .read(true)
         .custom_flags(without_waiting)
         .open(path)
-        .map_err(|error| cannot_open(path, &error))?;
+        .map_err(|error| cannot_open(path, &error, get))?;
     let metadata = file.metadata().map_err(|error| format!("cannot look at {shown}: {error}"))?;
     if !metadata.is_file() {
         return Err(format!("{shown} is not a regular file; name the file that holds the key"));
@@ -49,11 +62,11 @@ fn contents(path: &Path) -> Result<Zeroizing<String>, String> {
     Ok(text)
 }
 
-fn cannot_open(path: &Path, error: &io::Error) -> String {
+fn cannot_open(path: &Path, error: &io::Error, get: &str) -> String {
     let shown = path.display();
     match error.kind() {
         ErrorKind::NotFound => {
-            format!("there is no {shown}; make it with `umask 077; nawa keygen > {shown}`")
+            format!("there is no {shown}; {get} with `umask 077; nawa keygen > {shown}`")
         }
         _ => format!("cannot open {shown}: {error}; run nawa as the user who may read it, root for a daemon"),
     }

@@ -282,6 +282,11 @@ fn key_files() {
         about("none"),
         "nawa.toml:2:12: there is no none; make it with `umask 077; nawa keygen > none`"
     );
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}", peer("preshared-key-file = 'none'\n")),
+        "nawa.toml:11:22: there is no none; copy the file that the other nodes have, or make the first with \
+         `umask 077; nawa keygen > none`",
+    );
     assert_eq!(about("open"), "nawa.toml:2:12: open may be read by others (mode 0644); run chmod 600 open");
     assert_eq!(
         about("short"),
