@@ -314,6 +314,18 @@ fn who_has_too_few_descriptors_is_told_so() {
 }
 
 #[test]
+fn it_has_all_descriptors_that_it_may_have() {
+    let Some(_alone) = namespaces_or_skip("it_has_all_descriptors_that_it_may_have") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let few = format!("ulimit -S -n 48; exec {} run {}", env!("CARGO_BIN_EXE_nawa"), file.display());
+    let daemon = Daemon::spawn(&mut namespace.command("sh", ["-c", &few]));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.id())).expect("it runs");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+    let words: Vec<_> = files.split_whitespace().collect();
+    assert_eq!(words[3], words[4], "{files}");
+}
+
+#[test]
 fn only_root_may_ask() {
     let Some(_alone) = namespaces_or_skip("only_root_may_ask") else { return };
     let (namespace, (_node, file)) = (Namespace::new(), lonely());
