@@ -77,7 +77,8 @@ enum Command {
     ///
     /// Keys: q ends it; p stops and goes on; / shows only what has a text in its name or address; s sorts paths by rate, round
     /// trip or loss; 1 to 5 show one part (paths, flows, flight, coding, flood), 0 all; j, k and the arrows scroll. Flows are those
-    /// away from this end. Colours stay out where NO_COLOR is set. Where there is no terminal, it prints as `nawa monitor`.
+    /// away from this end. Colours stay out where NO_COLOR is set. Where there is no terminal, or a dumb one, it prints as
+    /// `nawa monitor`.
     Top(Top),
     /// Writes what goes through the tunnel as pcapng: inner and outer packets, each with its path and what decided as a comment
     ///

@@ -4,7 +4,7 @@
 //! The lines of a daemon that is ready are written by a thread of their own ([`write_apart`]), others at once.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -16,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::Failure;
+use crate::terminal;
 
 /// The log's file takes so many bytes; then it is put aside as `nawa.log.1`, in place of the one before.
 const LARGEST: u64 = 1 << 20;
@@ -42,8 +43,8 @@ static APART: OnceLock<NonBlocking> = OnceLock::new();
 pub fn start(level: Option<&str>) -> Result<(), Failure> {
     let journal = is_journal();
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter(level)?).with_writer(|| Log);
-    let subscriber =
-        subscriber.with_target(false).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    let colors = io::stderr().is_terminal() && terminal::has_colors();
+    let subscriber = subscriber.with_target(false).with_ansi(colors);
     // That a line cannot be written would be said on the same stderr, with a panic where that fails.
     let subscriber = subscriber.log_internal_errors(false);
     if journal {

@@ -24,6 +24,7 @@ mod notify;
 mod restarts;
 mod setup;
 mod strands;
+mod terminal;
 
 fn main() -> std::process::ExitCode {
     cli::main()

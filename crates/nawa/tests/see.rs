@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -294,6 +294,15 @@ fn top_gives_the_terminal_back() {
     assert_eq!(&first, b"after 0.0 s\npe");
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    // On one that is dumb, too.
+    let mut child = on_a_terminal(&pair.van, &top).env("TERM", "dumb").spawn().expect("script starts");
+    let (mut screen, mut shown) = (BufReader::new(child.stdout.take().expect("piped")), String::new());
+    while !shown.contains("office") {
+        assert!(screen.read_line(&mut shown).expect("it is shown") > 0, "{shown}");
+    }
+    kill_process(top_inside(&pair.van), Signal::TERM).expect("it runs");
+    screen.read_to_string(&mut shown).expect("it ends");
+    assert!(child.wait().expect("it ends").success() && !shown.contains('\x1b'), "{shown:?}");
 }
 
 /// The process that runs `nawa top`.

@@ -15,6 +15,7 @@ use super::status::{self, view};
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
 use crate::flight::Line as Connection;
+use crate::terminal;
 
 const HEADER: [&str; 7] = ["path", "state", "rtt ms", "loss %", "weight", "out Mbit/s", "in Mbit/s"];
 /// Clears a terminal: cursor home, erase what is below.
@@ -157,7 +158,7 @@ fn print(round: &Round, json: bool) -> Result<(), Failure> {
             serde_json::to_string(round).map_err(|error| Failure::failed(format!("no JSON: {error}")))?;
         return super::print(&line);
     }
-    let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
+    let clear = if io::stdout().is_terminal() && terminal::obeys() { CLEAR } else { "" };
     super::print(&format!("{clear}{}", render(round)))
 }
 

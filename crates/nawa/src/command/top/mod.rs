@@ -21,6 +21,7 @@ use self::screen::Screen;
 use super::{monitor, status};
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
+use crate::terminal;
 
 /// A daemon that has not answered for so long is said not to.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -31,9 +32,9 @@ const KEYS: u64 = 2;
 /// What the daemon said, or why it says nothing.
 type News = Result<Value, String>;
 
-/// Shows the state until it is told to stop; where there is no terminal, as lines.
+/// Shows the state until it is told to stop; where there is no terminal, or a dumb one, as lines.
 pub fn run(interval: Duration) -> Result<(), Failure> {
-    if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+    if !(io::stdout().is_terminal() && io::stdin().is_terminal() && terminal::obeys()) {
         return monitor::run(false, interval);
     }
     let daemon = Daemon::connect()?;
