@@ -407,7 +407,7 @@ fn a_peer_that_reports_infinite_rates_is_sent_no_more_than_it_was_offered() {
 fn a_peer_that_announces_a_thousand_paths_gets_sixteen() {
     let mut liar = Liar::new(Scheduler::Auto);
     for round in 0..4u16 {
-        let names: Vec<String> = (0..250).map(|n| format!("path {n}")).collect();
+        let names: Vec<String> = (0..250).map(|n| format!("path-{n}")).collect();
         let ids = |n: usize| OWN + 2 * (250 * round + n as u16);
         let paths: Vec<_> = names.iter().enumerate().map(|(n, name)| (ids(n), name.as_str(), 0)).collect();
         let mut plain = Vec::new();

@@ -56,7 +56,7 @@ pub enum FrameError {
     /// A piece beyond the last one of its packet.
     #[error("a piece beyond the last")]
     Piece,
-    /// A path name is too long or not UTF-8.
+    /// A path name is too long, or has more than letters, digits, `-`, `_` and `.`.
     #[error("bad path name")]
     Name,
 }
@@ -256,7 +256,8 @@ fn parse_announced(r: &mut Reader<'_>) -> Result<Announced, FrameError> {
     let cost = Cost { metered: flags & 2 != 0, prefer: flags >> 2 & MAX_PREFER, ..Cost::default() };
     let length = usize::from(r.u8()?);
     let name = std::str::from_utf8(r.take(length)?).map_err(|_| FrameError::Name)?;
-    if length > MAX_NAME || name.chars().any(char::is_control) {
+    // It is shown and logged: what no file may say, no peer may.
+    if length > MAX_NAME || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
         return Err(FrameError::Name);
     }
     Ok(Announced { id, name: name.to_owned(), backup: flags & 1 != 0, cost })
@@ -465,7 +466,7 @@ mod tests {
         put_announce(
             &mut out,
             7,
-            [(2, "lte", flags(false, cost)), (4, "a name of more than thirty-two bytes", 1)].into_iter(),
+            [(2, "lte", flags(false, cost)), (4, "a-name-of-more-than-thirty-two-bytes", 1)].into_iter(),
         );
         let Ok(Frame::Announce(7, paths)) = Frame::parse(&mut out) else { panic!("no announcement") };
         assert_eq!(paths[0], Announced { id: 2, name: "lte".into(), backup: false, cost });
@@ -498,6 +499,7 @@ mod tests {
             (feedback(&[1], u64::MAX), FrameError::Range),
             (feedback(&[1; 67], 200), FrameError::Range),
             (vec![3, 0, 1, 0, 0, 1, 0, 1, 0xff], FrameError::Name),
+            (vec![3, 0, 1, 0, 0, 1, 0, 1, b'"'], FrameError::Name),
             ([vec![3, 0, 1, 0, 0, 1, 0, 33], vec![b'a'; 33]].concat(), FrameError::Name),
         ] {
             assert_eq!(Frame::parse(&mut bytes.clone()), Err(error), "{bytes:?}");
