@@ -1,10 +1,10 @@
 //! Configuration files written: a new one, which overwrites nothing, and a peer behind what is there.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
@@ -103,7 +103,7 @@ impl Made {
                 file.display()
             )));
         }
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(file);
         let path = folder.join(KEY);
         let new = fs::symlink_metadata(&path).is_err();
         let key = match new {
@@ -123,11 +123,11 @@ impl Made {
         if self.new {
             let path = self.folder.join(KEY);
             let line = Zeroizing::new([self.key.to_base64().as_str(), "\n"].concat());
-            let written = write_new(&path, &line, 0o600);
+            let written = write(&path, &line, 0o600, None);
             written.map_err(|error| cannot("write", &path, &error))?;
             self.made.push(path);
         }
-        write_new(&self.file, text, 0o644).map_err(|error| cannot("write", &self.file, &error))?;
+        write(&self.file, text, 0o644, None).map_err(|error| cannot("write", &self.file, &error))?;
         self.made.push(self.file.clone());
         config::load(&self.file).map(drop)
     }
@@ -147,14 +147,37 @@ impl Drop for Made {
     }
 }
 
-fn write_new(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    if written.is_err() {
-        // It is this call's own.
-        let _ = fs::remove_file(path);
+/// Writes a file as a whole or not at all, also where the power fails: it has its name once it is complete. `old`: what it takes the
+/// place of, whose mode and owner it gets; without, nothing may be there.
+fn write(path: &Path, text: &str, mode: u32, old: Option<&Metadata>) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    // One that was killed in the middle may have left it.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    let mut fill = || -> std::io::Result<()> {
+        file.write_all(text.as_bytes())?;
+        if let Some(old) = old {
+            fchown(&file, Some(old.uid()), Some(old.gid()))?;
+            file.set_permissions(old.permissions())?;
+        }
+        file.sync_all()?;
+        // Unlike a rename, a link replaces nothing.
+        if old.is_some() { fs::rename(&beside, path) } else { fs::hard_link(&beside, path) }
+    };
+    let written = fill();
+    // A link's other name, or what has failed; what was renamed is gone.
+    let _ = fs::remove_file(&beside);
+    // Where that cannot be, the file is there all the same.
+    let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
     written
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Puts `section` behind what stands in `file`: as a whole or not at all.
@@ -167,19 +190,8 @@ pub fn append(file: &Path, section: &str) -> Result<(), Failure> {
     let text = format!("{text}{end}{section}");
     config::check_text(file, &text)?;
     let file = fs::canonicalize(file).map_err(|error| cannot("find", file, &error))?;
-    let beside = file.with_extension("toml.new");
-    let replace = || -> std::io::Result<()> {
-        let mode = fs::metadata(&file)?.permissions();
-        // One that was killed in the middle may have left it.
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        write_new(&beside, &text, 0o600)?;
-        File::open(&beside)?.set_permissions(mode)?;
-        fs::rename(&beside, &file)
-    };
-    replace().map_err(|error| cannot("write", &beside, &error))
+    let written = fs::metadata(&file).and_then(|old| write(&file, &text, 0o600, Some(&old)));
+    written.map_err(|error| cannot("write", &file, &error))
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
@@ -226,6 +238,10 @@ mod tests {
         // What one that was killed in the middle has left.
         fs::write(file.with_extension("toml.new"), "half").expect("a leftover");
         let before = fs::read_to_string(&file).expect("the file");
+        // Root alone may give it away.
+        let _ = std::os::unix::fs::chown(&file, Some(7), Some(8));
+        let owner = || fs::metadata(&file).map(|it| (it.uid(), it.gid(), it.mode())).expect("the file");
+        let owner_before = owner();
         append(
             &file,
             &(self::peer("van", &third, &["10.77.0.9/32".parse().expect("a prefix")])
@@ -233,6 +249,9 @@ mod tests {
         )
         .expect("another peer");
         assert!(fs::read_to_string(&file).expect("the file").starts_with(&before));
+        assert_eq!(owner(), owner_before);
+        write(&file, "", 0o600, None).expect_err("it is not overwritten");
+        assert!(!file.with_extension("toml.new").exists(), "nothing is left");
         fs::remove_file(&file).expect("the file");
         assert_eq!(Made::begin(&file).expect("the key stays").key.public(), me);
     }
