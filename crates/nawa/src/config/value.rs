@@ -111,11 +111,11 @@ pub fn congestion_control(name: &str) -> Result<String, String> {
     Err(format!("\"{name}\" cannot name a congestion control; write one that the kernel has, as \"cubic\""))
 }
 
-/// A name the kernel takes for an interface.
+/// A name the kernel takes for an interface, and that can stand between quotes, as in what `nawa join` and nftables are to read.
 pub fn interface(name: &str) -> Result<String, String> {
     let good = !name.is_empty()
         && name.len() <= LONGEST_INTERFACE_NAME
-        && name.bytes().all(|b| b.is_ascii_graphic() && !b"/:%".contains(&b))
+        && name.bytes().all(|b| b.is_ascii_graphic() && !b"/:%\"\\".contains(&b))
         && name != "."
         && name != "..";
     // The kernel's settings of interfaces (sysctl) have one for all and one for those to come.
@@ -413,6 +413,16 @@ mod tests {
             ["", "20", "s", "-1s", "1.5s", "1 s", "1d", "99999999999999999999s", "18446744073709551615h"]
         {
             assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_of_interfaces_can_be_quoted() {
+        for good in ["eth0", "eth0.7@x", "br-1_a"] {
+            assert_eq!(interface(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "a\"b", "a\\b", "a b", "a/b", "a:b", "a%b", "sixteen-letters-", ".."] {
+            assert!(interface(bad).is_err(), "{bad}");
         }
     }
 

@@ -8,7 +8,7 @@ use device::net::Query;
 
 use super::cost::Cost;
 use super::invite::MAX_ENDPOINTS;
-use crate::config::HostPort;
+use crate::config::{HostPort, value};
 
 /// Addresses that only a default route leads to.
 const FAR_V4: Ipv4Addr = Ipv4Addr::new(1, 1, 1, 1);
@@ -25,7 +25,8 @@ pub struct Uplink {
     pub cost: Cost,
 }
 
-/// Those that carry packets and have a route, a default route or a narrower one, to one of `remotes`. `but`: the tunnel's own.
+/// Those that carry packets, have a name that a file may have, and have a route, a default route or a narrower one, to one of
+/// `remotes`. `but`: the tunnel's own.
 ///
 /// # Errors
 /// The kernel does not say.
@@ -33,7 +34,8 @@ pub fn find(remotes: &[HostPort], but: &str) -> io::Result<Vec<Uplink>> {
     let remotes: Vec<_> = remotes.iter().map(|remote| (remote, addresses(remote))).collect();
     let mut net = Net::open()?;
     let mut found = Vec::new();
-    for interface in device::interfaces()?.into_iter().filter(|name| name != but) {
+    let usable = |name: &String| name != but && value::interface(name).is_ok();
+    for interface in device::interfaces()?.into_iter().filter(usable) {
         // One that has just gone is none.
         let Ok(link) = net.link(&interface) else { continue };
         if !link.running || link.leads_nowhere {
