@@ -158,7 +158,7 @@ pub struct Peer {
     /// What a path lost is sent again over another.
     #[serde(default = "yes")]
     pub resend: bool,
-    /// `"off"` or `"selective"`.
+    /// `"off"`, `"selective"` or `"adaptive"`.
     pub bicast: Option<Spanned<String>>,
     /// `[[peer.path]]`, read on its own so that one wrong path hides no other.
     #[serde(skip)]
