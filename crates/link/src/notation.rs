@@ -103,7 +103,7 @@ fn one(text: &str) -> Option<Ways> {
         let capacity = cell.map_or(Capacity::Fixed(mean), |seed| Capacity::Trace(Arc::new(swings(seed))));
         let queue = match room.strip_suffix("ms") {
             Some(ms) => Queue::Bytes((mbps * 1e3 / 8.0 * number(ms)?) as usize),
-            None => Queue::Packets(room.parse().ok()?),
+            None => Queue::Packets(room.parse().ok().filter(|packets| *packets <= MOST as usize)?),
         };
         Some(LinkConfig { capacity, queue, ..link.clone() })
     };
@@ -160,6 +160,7 @@ mod tests {
             "20@5±",
             "20@5 q",
             "20@5 q-1",
+            "20@5 q10001",
             "20@5 qxms",
             "20@5 101%",
             "20@5 p5",

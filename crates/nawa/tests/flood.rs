@@ -315,7 +315,7 @@ fn a_node_without_descriptors_sleeps_and_takes_applications_once_it_has_some() {
     let name = "a_node_without_descriptors_sleeps_and_takes_applications_once_it_has_some";
     let Some(_alone) = namespaces_or_skip(name) else { return };
     let network = Network::new(1);
-    let daemon = network.start(1, "");
+    let mut daemon = network.start(1, "");
     daemon.allow_descriptors(false);
     let application = network.node(1).within(|| {
         let application = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
@@ -323,6 +323,7 @@ fn a_node_without_descriptors_sleeps_and_takes_applications_once_it_has_some() {
         connect(&application, &node).expect("it listens");
         application
     });
+    daemon.read_until("takes no applications for a while");
     eventually("it sleeps", || {
         let mut threads = fs::read_dir(format!("/proc/{}/task", daemon.id())).expect("it runs");
         let sleeps = |status: String| status.starts_with("Name:\tflood\n") && status.contains("State:\tS");

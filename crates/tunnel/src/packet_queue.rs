@@ -258,7 +258,7 @@ impl PacketQueue {
         }
     }
 
-    /// Those that wait no longer stay behind one that does, but no more of them than wait.
+    /// Those that wait no longer stay behind one that does, but, when one more comes, no more of them than wait and [`MAX_GIVEN_UP`].
     fn note_arrival(&mut self, now: Duration, order: u64) {
         self.arrivals.push_back((now, order));
         if self.arrivals.len() > 2 * self.held.len() + MAX_GIVEN_UP {

@@ -79,7 +79,7 @@ const NOTES: [&str; 8] = [
      tunnel for Nawa; mptcp carries no pings: its are those of the fastest link",
     "call_…: a call beside the flows, 50 packets of 60 bytes a second that the server sends back; loss_ratio: the share not \
      answered within 3 s of the end; longest_gap_ms: the longest time between two answers",
-    "links: rates count whole Ethernet frames; both directions alike but for thin-up; loss comes before the queue, is \
+    "links: rates count whole Ethernet frames; both directions alike but for thin-up and where `b` is written; loss comes before the queue, is \
      independent, and strikes in both directions; jitter is half-normal and keeps order; drop-tail queues",
     "rpm: 60 s over the mean of the loaded round trips of the ping, the slowest twentieth left out; \
      draft-ietf-ippm-responsiveness has TCP's, TLS's and HTTP's handshakes and requests on the loaded connection too",

@@ -20,7 +20,7 @@ use crate::incoming::Incoming;
 const MAX_CALLERS: usize = 8;
 /// How long a caller has.
 const TURN: Duration = Duration::from_secs(5);
-/// It has this at least to take the answer: to ask a strand that hangs takes a whole turn.
+/// It has this at least to take the answer, once there is one: to ask a strand that hangs takes a whole turn.
 const TAKING: Duration = Duration::from_secs(1);
 /// A request's first lines, bytes; a longer one is refused.
 const LONGEST_REQUEST: usize = 8192;
@@ -70,7 +70,7 @@ impl Drop for Turn {
     }
 }
 
-/// Until the deadline, or, where the state comes later, [`TAKING`] after it.
+/// Until the deadline, and for [`TAKING`] at least once the answer is known.
 fn answer(mut stream: TcpStream, deadline: Duration, state: &dyn Fn() -> Value) -> io::Result<()> {
     let (status, kind, body) = match read_target(&mut stream, deadline)?.as_deref() {
         Some("/metrics") => {

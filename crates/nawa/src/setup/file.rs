@@ -161,7 +161,10 @@ fn write(path: &Path, text: &str, mode: u32, old: Option<&Metadata>) -> std::io:
     let mut fill = || -> std::io::Result<()> {
         file.write_all(text.as_bytes())?;
         if let Some(old) = old {
-            fchown(&file, Some(old.uid()), Some(old.gid()))?;
+            let now = file.metadata()?;
+            if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
+                fchown(&file, Some(old.uid()), Some(old.gid()))?;
+            }
             file.set_permissions(old.permissions())?;
         }
         file.sync_all()?;

@@ -79,7 +79,7 @@ fn addresses(host: &HostPort) -> Vec<IpAddr> {
 
 /// The addresses that others may reach this host by, each with `port`: those of interfaces that lead somewhere, the global
 /// ones of IPv4 and IPv6. Where some have a default route, no others: nobody outside reaches a bridge of containers. No more
-/// than an invite names.
+/// than an invite names, one of each interface in turn.
 ///
 /// # Errors
 /// The kernel does not say.
@@ -101,15 +101,19 @@ pub fn own_endpoints(port: u16) -> io::Result<Vec<String>> {
         } else {
             &mut others
         };
-        found.extend(usable.into_iter().map(|address| SocketAddr::new(address, port).to_string()));
+        let place = |address| SocketAddr::new(address, port).to_string();
+        found.push(usable.into_iter().map(place).collect::<Vec<_>>());
     }
-    let mut found = if outward.is_empty() { others } else { outward };
-    found.truncate(MAX_ENDPOINTS);
-    Ok(found)
+    let found = if outward.is_empty() { others } else { outward };
+    let longest = found.iter().map(Vec::len).max().unwrap_or(0);
+    let in_turn = (0..longest).flat_map(|nth| found.iter().filter_map(move |addresses| addresses.get(nth)));
+    Ok(in_turn.take(MAX_ENDPOINTS).cloned().collect())
 }
 
 /// Whether packets from `own`, an address of this interface, have a route into the Internet by it. None is sent.
 fn leads_far(net: &mut Net, interface: u32, own: IpAddr) -> bool {
     let far: IpAddr = if own.is_ipv4() { FAR_V4.into() } else { FAR_V6.into() };
-    net.has_route(&Query { source: Some(own), interface: Some(interface), ..Query::to(far) })
+    let by_it = Query { interface: Some(interface), ..Query::to(far) };
+    // With a source the kernel minds no interface of IPv6, without one no rule by source.
+    net.has_route(&by_it) || net.has_route(&Query { source: Some(own), ..by_it })
 }

@@ -260,7 +260,7 @@ impl Asking {
         }
         let mut buffer = [0; 4096];
         // TCP may be silent: what is left is for other servers, and other names.
-        let half = (now + self.deadline) / 2;
+        let half = (boottime() + self.deadline) / 2;
         // Who floods is heard again in the next round, until the deadline.
         for _ in 0..MAX_REPLIES {
             let length = match asked.socket.recv(&mut buffer) {

@@ -328,6 +328,8 @@ mod tests {
         let tls = ServerConnection::new(crate::tls::server_config().unwrap()).unwrap();
         let udp = Arc::new(stand_in(here, relay.local_addr().unwrap()).unwrap());
         let mut far = Pump::new(&poller, 4, stream, tls.into(), udp).unwrap();
+        poller.add(&tunnel, 8, Interest::Read).unwrap();
+        poller.add(&relay, 9, Interest::Read).unwrap();
         // Until something comes to `socket`: who sent it.
         let mut comes = |path: &mut Path, socket: &UdpSocket| loop {
             path.step(&poller, boottime(), 1, at, &config).unwrap();

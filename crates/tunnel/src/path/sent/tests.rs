@@ -1,3 +1,6 @@
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -383,4 +386,33 @@ fn a_full_window_that_grows_while_reports_wait_is_used_before_the_next_one() {
     // Whatever wakes the path meanwhile puts it off by less than a report takes.
     let rooms = [100 * MS + MS / 2, 101 * MS].map(|now| s.room_at(now));
     assert!(rooms.iter().all(|room| room.is_some_and(|room| room < 103 * MS)), "{rooms:?}");
+}
+
+/// What earlier reports have named is passed over, in whatever order and however they overlap, and nothing else.
+#[test]
+fn what_reports_name_has_arrived_however_often_they_name_it() {
+    for seed in 0..200 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut s = Sent::default();
+        send(&mut s, 0, 40);
+        let mut named = [false; 40];
+        for at in 0..8 {
+            let [a, b] = [0; 2].map(|_: u64| u64::from(rng.next_u32() % 40));
+            let (low, high) = (a.min(b), a.max(b));
+            (low..=high).for_each(|sequence| named[sequence as usize] = true);
+            report(&mut s, 20 + at, &[(low, high)]);
+            let arrived = |i: usize| s.packets[i - s.base as usize].state == State::Acked;
+            (s.base as usize..40).for_each(|i| assert_eq!(arrived(i), named[i], "{i} of seed {seed}"));
+            assert!((0..s.base as usize).all(|i| named[i]), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_report_is_not_lost_with_its_way() {
+    let mut s = Sent::default();
+    s.handle_sent(MS, 100, Content::Report);
+    send(&mut s, 1, 1);
+    s.abandon(&mut Outcome::default());
+    assert_eq!(s.totals().2, 1);
 }
