@@ -204,7 +204,7 @@ impl Strands {
         let result = self.take_up(settings, Unable::Refuses, events);
         match &result {
             Ok(()) => gone.iter().for_each(|name| {
-                tracing::warn!("peer {name} goes with this reload: the file does not list it");
+                tracing::warn!("peer {name} goes with this reload, which does not list it");
             }),
             Err(_) => {
                 if let Err(error) = self.take_up(before, Unable::Waits, events) {
