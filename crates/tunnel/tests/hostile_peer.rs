@@ -15,7 +15,7 @@ use tunnel::schedule::weights::Delay;
 use tunnel::status::PeerStatus;
 use tunnel::wire::frame::{self, Data, Frame, MAX_PIECES, MAX_RANGES, Order, Piece, Report};
 use tunnel::wire::train::Train;
-use tunnel::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
+use tunnel::wire::{HEADER_LEN, Message, TAG_LEN, TransportHeader};
 use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
@@ -211,7 +211,7 @@ impl Liar {
             for datagram in self.train.datagrams() {
                 self.exchanged.entry(to).or_default().1 += datagram.len();
                 let mut bytes = datagram.to_vec();
-                let Ok(header) = TransportHeader::parse(&bytes) else { continue };
+                let Ok(Message::Transport(header)) = Message::parse(datagram) else { continue };
                 let (head, body) = bytes.split_at_mut(HEADER_LEN);
                 let head = head.first_chunk().expect("a header");
                 if let Ok(plain) = opening.open(header.path, header.sequence, head, body) {

@@ -25,7 +25,8 @@ pub struct Ask {
     ephemeral: [u8; 32],
     /// Where it came from: over each path once, at least one.
     pub from: Vec<Address>,
-    next: Step,
+    /// `None` while it is being done.
+    next: Option<Step>,
 }
 
 enum Step {
@@ -33,8 +34,6 @@ enum Step {
     Read(Vec<u8>),
     /// Answer it.
     Reply(Box<Reply>),
-    /// It is being done.
-    Busy,
 }
 
 /// A step of a handshake: X25519, up to three times.
@@ -68,7 +67,6 @@ impl Work {
             Task::Answer(ephemeral, _, Step::Reply(reply)) => {
                 Done::Answered(ephemeral, reply.run().map(Box::new))
             }
-            Task::Answer(ephemeral, _, Step::Busy) => Done::Read(ephemeral, None),
             Task::Finish(response, mut initiator) => {
                 let finished = initiator.finish(&response.message).ok().map(Box::new);
                 Done::Finished(response.from, initiator, finished)
@@ -140,14 +138,14 @@ impl Answers {
         if full && (!known || self.others.pop_back().is_none()) {
             return false;
         }
-        let ask = Ask { ephemeral, from: vec![from], next: Step::Read(message.to_vec()) };
+        let ask = Ask { ephemeral, from: vec![from], next: Some(Step::Read(message.to_vec())) };
         if known { &mut self.known } else { &mut self.others }.push_back(ask);
         !full
     }
 
     /// The next step; `None` if there is none, or enough are being done.
     pub fn poll(&mut self, me: &PrivateKey) -> Option<Work> {
-        let begun = self.busy.iter().position(|ask| !matches!(ask.next, Step::Busy));
+        let begun = self.busy.iter().position(|ask| ask.next.is_some());
         let at = match begun {
             Some(at) => at,
             None if self.busy.len() >= MAX_STEPS => return None,
@@ -157,7 +155,7 @@ impl Answers {
             }
         };
         let ask = &mut self.busy[at];
-        let step = std::mem::replace(&mut ask.next, Step::Busy);
+        let step = ask.next.take()?;
         Some(Work(Task::Answer(ask.ephemeral, me.clone(), step)))
     }
 
@@ -169,7 +167,7 @@ impl Answers {
 
     /// The initiation is to be answered so.
     pub fn go_on(&mut self, ask: Ask, reply: Reply) {
-        self.busy.push(Ask { next: Step::Reply(Box::new(reply)), ..ask });
+        self.busy.push(Ask { next: Some(Step::Reply(Box::new(reply))), ..ask });
     }
 
     /// Forgets all: peers ask again.

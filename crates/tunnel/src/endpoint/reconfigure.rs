@@ -15,7 +15,9 @@ impl Endpoint {
     /// [`ConfigError`]: it contradicts itself, or this life has no ids for its new paths.
     pub fn check(&self, config: &Config) -> Result<(), ConfigError> {
         config.validate()?;
-        let exhausted = |new: &&PeerConfig| self.known(new).is_some_and(|peer| !peer.has_ids_for(new));
+        let exhausted = |new: &&PeerConfig| {
+            self.peers.iter().any(|peer| *peer.public_key() == new.public_key && !peer.has_ids_for(new))
+        };
         match config.peers.iter().find(exhausted) {
             Some(peer) => Err(ConfigError::NoIds(peer.name.clone())),
             None => Ok(()),
@@ -33,7 +35,10 @@ impl Endpoint {
         self.check(&config)?;
         (0..self.peers.len()).for_each(|at| self.collect_inner(at));
         self.routes = routes_of(&config);
-        self.set_mtu(config.mtu);
+        self.mtu = config.mtu;
+        if let Mtu::Fixed(mtu) = config.mtu {
+            self.inner_mtu = mtu;
+        }
         self.fail_open = config.fail_open;
         let common = Common::of(&config);
         self.congestion_control = config.congestion_control;
@@ -66,16 +71,5 @@ impl Endpoint {
     fn new_peer(&mut self, config: PeerConfig, common: Common) -> Peer {
         let incarnation = self.rng.next_u64();
         peer_of(config, common, &self.me, incarnation, &mut self.rng)
-    }
-
-    fn known(&self, config: &PeerConfig) -> Option<&Peer> {
-        self.peers.iter().find(|peer| *peer.public_key() == config.public_key)
-    }
-
-    fn set_mtu(&mut self, mtu: Mtu) {
-        self.mtu = mtu;
-        if let Mtu::Fixed(mtu) = mtu {
-            self.inner_mtu = mtu;
-        }
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bicast::{Association, Connection, Mode, Reasons, within_budget};
 use packet::sctp::UDP_PORT;
+use packet::tcp;
 use packet::{Ip, Sctp, Tcp};
 use serde::Serialize;
 
@@ -35,8 +36,6 @@ const BUDGET_PERCENT: u32 = 10;
 const TAIL_BUDGET_PERCENT: u32 = 7;
 /// What has not arrived goes once more so often.
 const TIMES: u8 = 3;
-/// Flag of TCP.
-const ACK: u8 = 16;
 /// 2⁶⁴ over the golden ratio: spreads keys that differ little.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -157,7 +156,7 @@ impl Copies {
             return;
         }
         let Ok(ip) = Ip::parse(packet) else { return };
-        let Some(segment) = Tcp::parse(&ip).filter(|segment| segment.flags() & ACK != 0) else { return };
+        let Some(segment) = Tcp::parse(&ip).filter(|segment| segment.flags() & tcp::ACK != 0) else { return };
         let key = packet::reverse_flow_hash(&ip, self.seed);
         if let Some(flow) = self.set(key).iter_mut().find(|flow| flow.key == key) {
             flow.tail.acknowledged(segment.acknowledgment());
@@ -207,22 +206,16 @@ impl Copies {
 
     /// `copy` was sent over the path with the id `path`.
     pub fn handle_copied(&mut self, now: Duration, copy: Copy, path: u16) {
-        self.count_sent(&copy);
+        self.counters.extra_bytes += copy.packet.len() as u64;
+        let reasons = Reasons::NAMES.iter().filter(|(reason, _)| copy.reasons.contains(*reason));
+        for name in reasons.map(|(_, name)| *name).chain(copy.late.then_some("late")) {
+            *self.counters.duplicated_packets.entry(name).or_default() += 1;
+        }
         let Some(mut late) = self.again.take().filter(|_| copy.late) else { return };
         self.waiting.push_back(Copy { path, ..copy });
         (late.path, late.times, late.due) = (path, late.times + 1, now + self.patience);
         if late.times < TIMES {
             self.follow.insert(late);
-        }
-    }
-
-    fn count_sent(&mut self, copy: &Copy) {
-        self.counters.extra_bytes += copy.packet.len() as u64;
-        if copy.late {
-            *self.counters.duplicated_packets.entry("late").or_default() += 1;
-        }
-        for (_, name) in Reasons::NAMES.iter().filter(|(reason, _)| copy.reasons.contains(*reason)) {
-            *self.counters.duplicated_packets.entry(name).or_default() += 1;
         }
     }
 

@@ -5,13 +5,12 @@
 
 use bicast::Reasons;
 use packet::Tcp;
+use packet::tcp::SYN;
 
 /// Segments under way, of which one that is lost may be missed too late: it takes three behind it (RFC 5681 3.2).
 const FEW: u32 = 4;
 /// How many ACKs after one that asks for a retransmission are worth a copy: some windows of the size that losses leave.
 const ACKS: u16 = 256;
-
-const SYN: u8 = 2;
 
 /// Of a connection, in the direction in which `sent` goes.
 #[derive(Clone, Copy, Debug, Default)]
