@@ -18,10 +18,8 @@ use crate::incoming::Incoming;
 
 /// Callers that are answered at a time; others are turned away.
 const MAX_CALLERS: usize = 8;
-/// How long a caller has.
+/// How long a caller has to ask, and to take the answer.
 const TURN: Duration = Duration::from_secs(5);
-/// It has this at least to take the answer, once there is one: to ask a strand that hangs takes a whole turn.
-const TAKING: Duration = Duration::from_secs(1);
 /// A request's first lines, bytes; a longer one is refused.
 const LONGEST_REQUEST: usize = 8192;
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -70,7 +68,7 @@ impl Drop for Turn {
     }
 }
 
-/// Until the deadline, and for [`TAKING`] at least once the answer is known.
+/// What is asked by the deadline; a turn to take that begins when it is known, for a strand that hangs takes one to say so.
 fn answer(mut stream: TcpStream, deadline: Duration, state: &dyn Fn() -> Value) -> io::Result<()> {
     let (status, kind, body) = match read_target(&mut stream, deadline)?.as_deref() {
         Some("/metrics") => {
@@ -89,7 +87,7 @@ fn answer(mut stream: TcpStream, deadline: Duration, state: &dyn Fn() -> Value) 
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    let deadline = deadline.max(monotonic() + TAKING);
+    let deadline = monotonic() + TURN;
     let answer = [head.as_bytes(), body.as_bytes()].concat();
     let mut rest = answer.as_slice();
     while !rest.is_empty() {
