@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::command;
 use crate::config::value;
@@ -462,6 +463,7 @@ pub struct LabRun {
 /// Parses the command line, runs the command, and turns its failure into sentences and an exit status.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    allow_descriptors();
     // What a trial says on its way is in the findings.
     let quiet = matches!(cli.command, Some(Command::Doctor(_))).then_some("error");
     match logging::start(cli.log_level.as_deref().or(quiet))
@@ -470,6 +472,13 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
     }
+}
+
+/// Lets this process open all the files and sockets that it may, of which it has few unless it asks: paths and clients take some.
+fn allow_descriptors() {
+    let limits = getrlimit(Resource::Nofile);
+    // Where that is refused, those that are allowed may do.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 
 fn dispatch(command: Option<Command>, level: Option<&str>) -> Result<(), Failure> {

@@ -9,7 +9,6 @@ use std::thread;
 
 use device::poller::{Interest, Poller, Signal, Signals};
 use device::{Changes, monotonic, realtime};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Settings;
 use crate::control::server::Server;
@@ -23,7 +22,6 @@ use crate::{logging, metrics, notify};
 /// # Errors
 /// Failed if another daemon runs here, or if a strand cannot start. One that ends by itself later is started again.
 pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), Failure> {
-    allow_descriptors();
     let (sender, events) = channel();
     // First of all, or a reload that comes early ends the process.
     forward_signals(sender.clone())
@@ -48,13 +46,6 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     notify::stopping();
     live.stop();
     result
-}
-
-/// Lets this process open all the files and sockets that it may, of which it has few unless it asks: paths and clients take some.
-fn allow_descriptors() {
-    let limits = getrlimit(Resource::Nofile);
-    // Where that is refused, those that are allowed may do.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 
 /// Answers on the control socket, and scrapers.

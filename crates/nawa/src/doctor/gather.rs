@@ -31,8 +31,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const NOBODY: u16 = 33434;
 /// Another host has answered by then, or does not.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So many hosts are asked at a time, each by a thread, with some descriptors.
-const AT_ONCE: usize = 64;
 
 /// What is seen of this host.
 pub fn host() -> Facts {
@@ -283,17 +281,20 @@ pub fn paths(tunnel: &Value) -> Vec<(String, Path, Seen)> {
         let remote = path["remote"].as_str()?.parse().ok()?;
         Some(seen(remote, path["local"].as_str(), mark, known.cause == "no-answer"))
     };
-    // Silent hosts take their time: many are asked at once.
-    let see_all = |some: &[(String, Value, Path)]| {
-        std::thread::scope(|scope| {
-            let asked: Vec<_> =
-                some.iter().map(|(_, path, known)| scope.spawn(move || see(path, known))).collect();
-            let found = asked.into_iter().map(|asked| asked.join().ok().flatten().unwrap_or_default());
-            let known = some.iter().map(|(peer, _, known)| (peer.clone(), known.clone()));
-            known.zip(found).map(|((peer, known), seen)| (peer, known, seen)).collect::<Vec<_>>()
-        })
-    };
-    all.chunks(AT_ONCE).flat_map(see_all).collect()
+    // Silent hosts take their time: all are asked at once.
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = all
+            .into_iter()
+            .map(|(peer, path, known)| {
+                let known_too = known.clone();
+                (peer, known, scope.spawn(move || see(&path, &known_too)))
+            })
+            .collect();
+        let answer = |(peer, known, seen): (_, _, std::thread::ScopedJoinHandle<'_, Option<Seen>>)| {
+            (peer, known, seen.join().ok().flatten().unwrap_or_default())
+        };
+        asked.into_iter().map(answer).collect()
+    })
 }
 
 /// As packets with that mark go: beside the tunnel, where the default route leads into it.
