@@ -31,8 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const STAGGER: Duration = Duration::from_millis(250);
 /// And this one is asked again after this.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Datagrams of one server that are looked at before the others' turn.
-const MAX_REPLIES: usize = 64;
 
 /// Whom to ask, and how questions leave.
 #[derive(Clone, Debug, Default)]
@@ -261,39 +259,35 @@ impl Asking {
         let mut buffer = [0; 4096];
         // TCP may be silent: what is left is for other servers, and other names.
         let half = (boottime() + self.deadline) / 2;
-        // Who floods is heard again in the next round, until the deadline.
-        for _ in 0..MAX_REPLIES {
-            let length = match asked.socket.recv(&mut buffer) {
-                Ok(length) => length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let vain = asked.replies.iter().all(|reply| reply.as_ref().is_some_and(Vec::is_empty));
-                    return asked.failed.clone().filter(|_| vain).map_or(Ok(()), Err);
-                }
-                Err(error) => return Err(error.to_string()),
+        // One datagram a round: who floods is heard no longer than until the deadline.
+        let length = match asked.socket.recv(&mut buffer) {
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        };
+        for (question, place) in self.questions.iter().zip(0..) {
+            let reply = match question.reply(&buffer[..length]) {
+                Some(Reply::Cut) => by_tcp(question, asked.server, &asked.out, half)
+                    .unwrap_or_else(|error| Reply::Failed(format!("by TCP: {error}"))),
+                Some(reply) => reply,
+                None => continue,
             };
-            for (question, place) in self.questions.iter().zip(0..) {
-                let reply = match question.reply(&buffer[..length]) {
-                    Some(Reply::Cut) => by_tcp(question, asked.server, &asked.out, half)
-                        .unwrap_or_else(|error| Reply::Failed(format!("by TCP: {error}"))),
-                    Some(reply) => reply,
-                    None => continue,
-                };
-                let failed = match reply {
-                    Reply::Addresses(found) => {
-                        if !found.is_empty() {
-                            asked.since.get_or_insert(now);
-                        }
-                        asked.replies[place] = Some(found);
-                        continue;
+            let failed = match reply {
+                Reply::Addresses(found) => {
+                    if !found.is_empty() {
+                        asked.since.get_or_insert(now);
                     }
-                    Reply::Cut => "cuts its answer by TCP too".into(),
-                    Reply::Failed(why) => why,
-                };
-                asked.replies[place].get_or_insert_default();
-                asked.failed = Some(failed);
-            }
+                    asked.replies[place] = Some(found);
+                    continue;
+                }
+                Reply::Cut => "cuts its answer by TCP too".into(),
+                Reply::Failed(why) => why,
+            };
+            asked.replies[place].get_or_insert_default();
+            asked.failed = Some(failed);
         }
-        Ok(())
+        let vain = asked.replies.iter().all(|reply| reply.as_ref().is_some_and(Vec::is_empty));
+        asked.failed.clone().filter(|_| vain).map_or(Ok(()), Err)
     }
 
     fn why(&self) -> String {
