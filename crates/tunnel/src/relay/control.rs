@@ -48,8 +48,6 @@ const ALL_HANDSHAKES_PER_SECOND: u32 = 200;
 /// With a cookie, each host may do so often a handshake for a client; WireGuard's rate.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(50);
 const HANDSHAKE_BURST: u32 = 5;
-/// All of these together, but for those where the client has a session, so many in a second: a tenth of a processor at most.
-const PROVEN_PER_SECOND: u32 = 100;
 /// Cookies for one client in a second, after a burst of as many: only its initiations, and copies of them, get one.
 const COOKIES_PER_SECOND: u32 = 10;
 /// The same for all clients together; one costs a few microseconds of a processor.
@@ -118,7 +116,7 @@ struct Client {
     home_cookies: RateLimit,
     /// Hosts that do handshakes with a cookie.
     askers: RateLimit,
-    /// All of them together, but for those where it has a session.
+    /// All of them together, but for those where it has a session: as often as hosts without one.
     proven: LoadGauge,
     /// Hosts that have been sent challenges for it.
     asked: RateLimit,
@@ -135,7 +133,7 @@ impl Default for Client {
             cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIES_PER_SECOND),
             home_cookies: RateLimit::cookies_at_home(MAX_HOSTS_OF_CLIENT),
             askers: RateLimit::new(HANDSHAKE_INTERVAL, HANDSHAKE_BURST, MAX_HOSTS_OF_CLIENT),
-            proven: LoadGauge::new(PROVEN_PER_SECOND, PROVEN_PER_SECOND),
+            proven: LoadGauge::new(HANDSHAKES_PER_SECOND, 2 * HANDSHAKES_PER_SECOND),
             asked: RateLimit::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS_OF_CLIENT),
         }
     }
