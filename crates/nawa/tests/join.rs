@@ -141,7 +141,7 @@ fn a_hub_offers_the_addresses_that_others_reach() {
     let alone = offered("alone.toml");
     assert!(alone.matches(":51900").count() == 8 && alone.contains("10.1.0.1:51900"), "{alone}");
     hub.ip("route add default via 10.1.0.2");
-    assert_eq!(offered("routed.toml"), "endpoints = [\"10.1.0.1:51900\"]");
+    assert!(offered("routed.toml").starts_with("endpoints = [\"10.1.0.1:51900\""));
 }
 
 /// A hub may be told more addresses than others reach it by.

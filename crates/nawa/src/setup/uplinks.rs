@@ -78,14 +78,14 @@ fn addresses(host: &HostPort) -> Vec<IpAddr> {
 }
 
 /// The addresses that others may reach this host by, each with `port`: those of interfaces that lead somewhere, the global
-/// ones of IPv4 and IPv6. Where some have a default route, no others: nobody outside reaches a bridge of containers. No more
-/// than an invite names, one of each interface in turn.
+/// ones of IPv4 and IPv6; no more than an invite names. First those of interfaces that lead into the Internet, for fewer reach
+/// others, as a bridge of containers; one of each interface in turn.
 ///
 /// # Errors
 /// The kernel does not say.
 pub fn own_endpoints(port: u16) -> io::Result<Vec<String>> {
     let mut net = Net::open()?;
-    let (mut outward, mut others) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     for interface in device::interfaces()? {
         let Ok(link) = net.link(&interface) else { continue };
         if !link.running || link.leads_nowhere {
@@ -96,18 +96,12 @@ pub fn own_endpoints(port: u16) -> io::Result<Vec<String>> {
             IpAddr::V4(address) => !address.is_link_local(),
             IpAddr::V6(address) => !address.is_unicast_link_local(),
         });
-        let found = if usable.iter().any(|own| leads_far(&mut net, link.index, *own)) {
-            &mut outward
-        } else {
-            &mut others
-        };
-        let place = |address| SocketAddr::new(address, port).to_string();
-        found.push(usable.into_iter().map(place).collect::<Vec<_>>());
+        let inward = !usable.iter().any(|own| leads_far(&mut net, link.index, *own));
+        found.extend(usable.into_iter().zip(0..).map(|(address, nth)| ((inward, nth), address)));
     }
-    let found = if outward.is_empty() { others } else { outward };
-    let longest = found.iter().map(Vec::len).max().unwrap_or(0);
-    let in_turn = (0..longest).flat_map(|nth| found.iter().filter_map(move |addresses| addresses.get(nth)));
-    Ok(in_turn.take(MAX_ENDPOINTS).cloned().collect())
+    found.sort_by_key(|(rank, _): &((bool, usize), _)| *rank);
+    let places = found.into_iter().map(|(_, address)| SocketAddr::new(address, port).to_string());
+    Ok(places.take(MAX_ENDPOINTS).collect())
 }
 
 /// Whether packets from `own`, an address of this interface, have a route into the Internet by it. None is sent.
