@@ -43,7 +43,7 @@ static APART: OnceLock<NonBlocking> = OnceLock::new();
 pub fn start(level: Option<&str>) -> Result<(), Failure> {
     let journal = is_journal();
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter(level)?).with_writer(|| Log);
-    let colors = io::stderr().is_terminal() && terminal::has_colors();
+    let colors = io::stderr().is_terminal() && terminal::has_colors(terminal::variable);
     let subscriber = subscriber.with_target(false).with_ansi(colors);
     // That a line cannot be written would be said on the same stderr, with a panic where that fails.
     let subscriber = subscriber.log_internal_errors(false);

@@ -158,7 +158,7 @@ fn print(round: &Round, json: bool) -> Result<(), Failure> {
             serde_json::to_string(round).map_err(|error| Failure::failed(format!("no JSON: {error}")))?;
         return super::print(&line);
     }
-    let clear = if io::stdout().is_terminal() && terminal::obeys() { CLEAR } else { "" };
+    let clear = if io::stdout().is_terminal() && terminal::obeys(terminal::variable) { CLEAR } else { "" };
     super::print(&format!("{clear}{}", render(round)))
 }
 

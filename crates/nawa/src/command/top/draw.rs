@@ -9,6 +9,7 @@ use super::model::{Chosen, Known, Model, Part, Series, Sort, path_name};
 use crate::command::monitor;
 use crate::command::status::view::{Coding, Flight, Flood, Flow, Path, Peer, State};
 use crate::flight::Line as Connection;
+use crate::terminal;
 
 /// The least screen, in columns and rows.
 const LEAST: (u16, u16) = (72, 12);
@@ -42,7 +43,7 @@ impl Look {
     /// As the environment says: no colours where NO_COLOR is set (no-color.org), and nothing but ASCII where the locale is not
     /// UTF-8, or on the kernel's console, whose font has few of the blocks.
     pub fn of_environment() -> Look {
-        Look::of(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        Look::of(terminal::variable)
     }
 
     fn of(variable: impl Fn(&str) -> Option<String>) -> Look {
@@ -51,7 +52,7 @@ impl Look {
         let utf8 = ["UTF-8", "UTF8"].iter().any(|name| locale.to_ascii_uppercase().ends_with(name));
         let console = variable("TERM").is_none_or(|term| term == "linux");
         let ramp = if utf8 && !console { BLOCKS } else { LETTERS };
-        Look { color: variable("NO_COLOR").is_none(), ramp }
+        Look { color: terminal::has_colors(variable), ramp }
     }
 
     fn style(self, color: Color) -> Style {

@@ -34,7 +34,7 @@ type News = Result<Value, String>;
 
 /// Shows the state until it is told to stop; where there is no terminal, or a dumb one, as lines.
 pub fn run(interval: Duration) -> Result<(), Failure> {
-    if !(io::stdout().is_terminal() && io::stdin().is_terminal() && terminal::obeys()) {
+    if !(io::stdout().is_terminal() && io::stdin().is_terminal() && terminal::obeys(terminal::variable)) {
         return monitor::run(false, interval);
     }
     let daemon = Daemon::connect()?;
