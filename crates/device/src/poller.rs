@@ -58,6 +58,9 @@ pub struct Ready {
     pub readable: bool,
 }
 
+/// Where a connection cannot be taken, for want of descriptors perhaps, asking again at once would only burn a processor.
+pub const REST: Duration = Duration::from_millis(100);
+
 /// An epoll instance, level-triggered.
 #[derive(Debug)]
 pub struct Poller {

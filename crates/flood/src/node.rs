@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use bpf::xdp;
-use device::poller::Interest;
+use device::poller::{Interest, REST};
 use device::worker::{self, Asked, Inbox, Worker, watch};
 use device::{Net, Poller, monotonic};
 use rand_core::RngCore;
@@ -31,8 +31,6 @@ const FIRST_CLIENT: u64 = 16;
 const TURN: usize = 64;
 /// How often it looks whether the frame has left that the next one waits for: less than a frame takes at 802.11b's 1 Mbit/s.
 const LOOK: Duration = Duration::from_millis(1);
-/// Where no application can be taken, for want of descriptors perhaps, asking again at once would only burn a processor.
-const REST: Duration = Duration::from_millis(100);
 
 /// What a node knows of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,12 +1,9 @@
 //! Connections as they come in, taken one after the other.
 
 use std::io::{self, ErrorKind};
-use std::time::Duration;
 
 use device::Poller;
-
-/// Where none can be taken, for want of descriptors perhaps, asking again at once would only burn a processor.
-const REST: Duration = Duration::from_millis(100);
+use device::poller::REST;
 
 /// Takes connections.
 pub struct Incoming {
