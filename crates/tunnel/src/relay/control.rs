@@ -116,7 +116,7 @@ struct Client {
     home_cookies: RateLimit,
     /// Hosts that do handshakes with a cookie.
     askers: RateLimit,
-    /// All of them together, but for those where it has a session: as often as hosts without one.
+    /// All of them together, but for those where it has a session: as many as hosts without a cookie.
     proven: LoadGauge,
     /// Hosts that have been sent challenges for it.
     asked: RateLimit,
