@@ -239,8 +239,13 @@ impl Peer {
     fn pack_fresh(&mut self, now: Duration, train: &mut Train) -> bool {
         let (paths, scheduler, marks) = (&self.paths, self.scheduler, self.marks);
         let (backlog, twice) = (self.queue.bytes(), self.twice_bytes);
+        // Asked once: with many flows and full paths each packet would ask every path again for each flow.
+        let any_room = paths.iter().any(|path| has_room(scheduler, path, now, false));
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
+            if !sparse && !any_room {
+                return None;
+            }
             let size = packet.len();
             let copied = sparse && may_go_twice(twice, size);
             let want = Want { size, rest, rate, sparse, copied, lost_by: None, avoid: None, backlog };
