@@ -454,8 +454,10 @@ impl<R: RngCore> Node<R> {
     /// What goes wrong, where so many of its own frames came back and so many of others' were relayed.
     fn warnings(&self, own: u64, relayed: u64) -> Vec<String> {
         let dropped = dropped(&self.settings.interface).saturating_sub(self.dropped_before);
-        let native = matches!(&self.medium, Medium::Driver { attached, waits: false, .. } if attached.mode == xdp::Mode::Native);
-        let vanished = vanished(dropped, relayed).filter(|_| native);
+        let vanished = match &self.medium {
+            Medium::Driver { attached, waits: false, .. } => vanished(dropped, relayed, attached.mode),
+            _ => None,
+        };
         let to_relay = self.sequence.to_relay();
         // A table that was put back has forgotten how many it heard.
         let flushed = self.flushed();
@@ -546,12 +548,18 @@ impl<R: RngCore> Asked<Status, ()> for Node<R> {
 /// lost, under way, or others'.
 const UNHEARD: u64 = 3;
 
-/// What is wrong where so many frames were dropped that the interface was to send, and so many relayed in the driver.
-fn vanished(dropped: u64, relayed: u64) -> Option<String> {
+/// What is wrong where so many frames were dropped that the interface was to send, and so many relayed by XDP.
+fn vanished(dropped: u64, relayed: u64, mode: xdp::Mode) -> Option<String> {
+    let veth = match mode {
+        xdp::Mode::Native => {
+            "; on a veth what XDP sends back vanishes unless the other end has an XDP program too"
+        }
+        xdp::Mode::Generic => "",
+    };
     (relayed >= UNHEARD && dropped.saturating_mul(2) >= relayed).then(|| {
         format!(
-            "the interface has dropped {dropped} frames that it was to send since this node began, which relayed {relayed}: on a \
-             veth what XDP sends back vanishes unless the other end has an XDP program too"
+            "the interface has dropped {dropped} frames that it was to send since this node began, which relayed {relayed}: if more \
+             come than it can send, `suppress = true` relays fewer{veth}"
         )
     })
 }
@@ -591,7 +599,7 @@ mod tests {
     #[test]
     fn relays_vanish_where_many_were_sent_back_and_half_of_them_dropped() {
         let told = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 3), (20, 20)];
-        let told = told.map(|(dropped, relayed)| vanished(dropped, relayed).is_some());
+        let told = told.map(|(dropped, relayed)| vanished(dropped, relayed, xdp::Mode::Generic).is_some());
         assert_eq!(told, [false, false, false, false, true, true]);
     }
 

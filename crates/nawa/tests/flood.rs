@@ -422,15 +422,39 @@ fn a_node_in_udp_with_another_address_takes_no_frame_of_its_own_for_a_neighbours
 #[test]
 fn relays_that_vanish_are_told() {
     let Some(_alone) = namespaces_or_skip("relays_that_vanish_are_told") else { return };
-    let mut network = Network::new(2);
-    network.swallow_what_is_sent_back();
-    let _daemons = [1, 2].map(|number| network.start(number, ""));
-    let sender = network.connect(1);
-    (0..20).for_each(|_| sender.send(0, b"hello").expect("it goes"));
-    network.wait_for(2, "/relayed_frames", 20);
-    eventually("it is told", || {
-        network.status(2)["warnings"].to_string().contains("has dropped 20 frames").then_some(())
-    });
+    for (relay, veth) in [("xdp-native", true), ("xdp-generic", false)] {
+        let mut network = Network::new(2);
+        if veth {
+            network.swallow_what_is_sent_back();
+        } else {
+            put_above_what_sends_nothing(&network);
+        }
+        let _daemons = [1, 2].map(|number| network.start(number, ""));
+        assert_eq!(network.status(2)["relay"], relay);
+        let sender = network.connect(1);
+        (0..20).for_each(|_| sender.send(0, b"hello").expect("it goes"));
+        network.wait_for(2, "/relayed_frames", 20);
+        let told = eventually("it is told", || {
+            let told = network.status(2)["warnings"].to_string();
+            told.contains("frames that it was to send").then_some(told)
+        });
+        assert_eq!(told.contains("on a veth"), veth, "{told}");
+    }
+}
+
+/// Makes node 2's interface one whose driver knows no XDP, and that counts as dropped whatever it sends.
+fn put_above_what_sends_nothing(network: &Network) {
+    let node = network.node(2);
+    for change in [
+        "set air0 down",
+        "set air0 name wire0",
+        "set wire0 up",
+        "add link wire0 name air0 type macvlan mode private",
+        "set air0 up",
+    ] {
+        node.ip(&format!("link {change}"));
+    }
+    succeed(&mut node.command("tc", "qdisc add dev wire0 root pfifo limit 0".split(' ')));
 }
 
 #[test]
