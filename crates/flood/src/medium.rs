@@ -166,15 +166,11 @@ impl Medium {
 
     /// Whether all that was sent has left the interface, as far as its driver tells.
     pub(crate) fn has_sent(&self) -> bool {
-        let unsent = match self {
-            Medium::Driver { socket, .. } | Medium::Packet { socket, .. } => {
-                device::packet_socket::unsent(socket)
-            }
-            Medium::Kernel { socket, .. } | Medium::Application { socket, .. } => {
-                device::packet_socket::unsent(socket)
-            }
+        let socket = match self {
+            Medium::Driver { socket, .. } | Medium::Packet { socket, .. } => socket.as_fd(),
+            Medium::Kernel { socket, .. } | Medium::Application { socket, .. } => socket.as_fd(),
         };
-        unsent.unwrap_or(0) == 0
+        device::packet_socket::unsent(socket).unwrap_or(0) == 0
     }
 
     /// Some of what was heard; perhaps nothing, where there is more.
