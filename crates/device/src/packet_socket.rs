@@ -5,7 +5,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
+use crate::interface_request;
 use crate::socket_option::set;
+
+/// `ETHTOOL_GFLAGS` (linux/ethtool.h) asks what an interface's card does by itself, and `ETH_FLAG_RXVLAN` is one bit of the answer.
+const GET_FLAGS: u32 = 0x25;
+const RX_VLAN: u32 = 1 << 8;
 
 /// A non-blocking packet socket at one interface. What leaves this host is not heard.
 #[derive(Debug)]
@@ -47,6 +52,17 @@ impl PacketSocket {
     /// The interface's address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
+    }
+
+    /// Whether the interface `name` takes VLANs' tags off what it receives, so that XDP does not see them. Fails where there is none.
+    pub fn takes_tags_off(&self, name: &str) -> io::Result<bool> {
+        // `struct ethtool_value`: the command, and room for the answer.
+        let mut value = [GET_FLAGS, 0];
+        let mut request = interface_request::with_flags(name, 0)?;
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: SIOCETHTOOL reads an `ifreq`, and reads and writes the two words that it points to; both outlive the call.
+        check(unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) })?;
+        Ok(value[1] & RX_VLAN != 0)
     }
 
     /// Sends one frame, from its destination address on.

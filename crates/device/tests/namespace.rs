@@ -53,6 +53,20 @@ fn route(destination: IpAddr, prefix: u8, interface: u32, table: u32) -> Route {
 }
 
 #[test]
+fn a_veth_takes_tags_off_and_loopback_does_not() {
+    if skipped("a_veth_takes_tags_off_and_loopback_does_not") {
+        return;
+    }
+    in_namespace(|| {
+        let mut net = Net::open().unwrap();
+        net.add_veth("one", "other").unwrap();
+        let socket = PacketSocket::open(net.link("one").unwrap().index, None).unwrap();
+        assert_eq!(["one", "lo"].map(|name| socket.takes_tags_off(name).unwrap()), [true, false]);
+        assert!(socket.takes_tags_off("none").is_err());
+    });
+}
+
+#[test]
 fn what_one_end_of_a_veth_sends_the_other_receives() {
     if skipped("what_one_end_of_a_veth_sends_the_other_receives") {
         return;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bpf::xdp;
 use device::poller::{Interest, REST};
 use device::worker::{self, Asked, Inbox, Worker, watch};
-use device::{Net, Poller, monotonic};
+use device::{Net, PacketSocket, Poller, monotonic};
 use rand_core::RngCore;
 use serde::Serialize;
 
@@ -453,9 +453,14 @@ impl<R: RngCore> Node<R> {
 
     /// What goes wrong, where so many of its own frames came back and so many of others' were relayed.
     fn warnings(&self, own: u64, relayed: u64) -> Vec<String> {
-        let dropped = dropped(&self.settings.interface).saturating_sub(self.dropped_before);
+        let interface = self.settings.interface.as_str();
+        let dropped = dropped(interface).saturating_sub(self.dropped_before);
         let vanished = match &self.medium {
             Medium::Driver { attached, waits: false, .. } => vanished(dropped, relayed, attached.mode),
+            _ => None,
+        };
+        let untagged = match &self.medium {
+            Medium::Driver { socket, .. } => untagged(socket, interface),
             _ => None,
         };
         let to_relay = self.sequence.to_relay();
@@ -467,7 +472,8 @@ impl<R: RngCore> Node<R> {
                  is another, or they take them for old ones (`old-epoch` there)"
             )
         });
-        self.settings.warnings.iter().cloned().chain(unheard).chain(vanished).chain(flushed).collect()
+        let found = [unheard, vanished, untagged, flushed];
+        self.settings.warnings.iter().cloned().chain(found.into_iter().flatten()).collect()
     }
 
     fn flushed(&self) -> Option<String> {
@@ -564,6 +570,22 @@ fn vanished(dropped: u64, relayed: u64, mode: xdp::Mode) -> Option<String> {
     })
 }
 
+/// What is wrong where an interface carries VLANs and takes their tags off before XDP sees the frame.
+fn untagged(socket: &PacketSocket, interface: &str) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/vlan/config").unwrap_or_default();
+    (carries_vlans(&table, interface) && socket.takes_tags_off(interface).unwrap_or(false)).then(|| {
+        format!(
+            "`{interface}` carries VLANs and takes their tags off before XDP sees a frame, so that a VLAN's floods are relayed into \
+             this network: `ethtool -K {interface} rxvlan off`, and of a veth `txvlan off` at the other end"
+        )
+    })
+}
+
+/// Whether the kernel's table of VLANs has one over this interface: its name, which has no blanks, ends a line.
+fn carries_vlans(table: &str, interface: &str) -> bool {
+    table.lines().any(|line| line.ends_with(&format!(" | {interface}")))
+}
+
 /// How many frames that an interface was to send it has dropped; 0 if nobody knows. Of the thread's network namespace.
 fn dropped(interface: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
@@ -601,6 +623,13 @@ mod tests {
         let told = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 3), (20, 20)];
         let told = told.map(|(dropped, relayed)| vanished(dropped, relayed, xdp::Mode::Generic).is_some());
         assert_eq!(told, [false, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn vlans_are_found_in_the_kernels_table() {
+        let table = "VLAN Dev name\t | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n\
+                     air0.5         | 5  | air0\nair0.6         | 6  | air0\n";
+        assert_eq!(["air0", "air0.5", "r0"].map(|name| carries_vlans(table, name)), [true, false, false]);
     }
 
     /// Draws the longest waits.
