@@ -37,6 +37,7 @@ pub struct Radio {
     socket: GenericNetlink,
     interface: u32,
     wiphy: u32,
+    iftype: Option<u32>,
     width: Option<u32>,
 }
 
@@ -64,8 +65,14 @@ impl Radio {
             return Ok(None);
         };
         let number = |wanted| within(&answer, wanted)?.first_chunk().copied().map(u32::from_ne_bytes);
-        let (wiphy, width) = (number(ATTR_WIPHY), number(ATTR_CHANNEL_WIDTH));
-        Ok(wiphy.map(|wiphy| Self { socket, interface, wiphy, width }))
+        let (iftype, width) = (number(ATTR_IFTYPE), number(ATTR_CHANNEL_WIDTH));
+        Ok(number(ATTR_WIPHY).map(|wiphy| Self { socket, interface, wiphy, iftype, width }))
+    }
+
+    /// Whether the interface is a station's or an access point's, which sends again what stations send to all.
+    pub fn is_infrastructure(&self) -> bool {
+        // `enum nl80211_iftype`: station, access point, a VLAN of one, and the first two in Wi-Fi Direct.
+        matches!(self.iftype, Some(2..=4 | 8 | 9))
     }
 
     /// Whether its network is one of 802.11n or later, so that it sends many frames as one.

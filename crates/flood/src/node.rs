@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use bpf::xdp;
+use device::nl80211::Radio;
 use device::poller::{Interest, REST};
 use device::worker::{self, Asked, Inbox, Worker, watch};
 use device::{Net, PacketSocket, Poller, monotonic};
@@ -125,17 +126,21 @@ impl Running {
 /// # Errors
 /// [`StartError`]; then nothing is left behind.
 pub fn start(
-    settings: Settings,
+    mut settings: Settings,
     rng: impl RngCore + Send + 'static,
     on_end: impl FnOnce(String) + Send + 'static,
 ) -> Result<Running, StartError> {
     let interface = settings.interface.clone();
     let listener = Listener::bind(&interface).map_err(|error| StartError::Name(interface.clone(), error))?;
     let cannot = |error| StartError::Medium(interface.clone(), error);
-    let mtu = Net::open()?.link(&interface).map_err(cannot)?.mtu;
+    let link = Net::open()?.link(&interface).map_err(cannot)?;
     let (medium, fallback) = Medium::open(&settings).map_err(cannot)?;
     if let Some(why) = &fallback {
         tracing::warn!(interface, "does not relay in the driver: {why}");
+    }
+    if let Some(why) = resent(link.index, &interface) {
+        tracing::warn!("{why}");
+        settings.warnings.push(why);
     }
     let (watch, inbox) = watch()?;
     let poller = Poller::new()?;
@@ -145,7 +150,7 @@ pub fn start(
     if let Medium::Kernel { table, .. } = &medium {
         poller.add(table.changes(), NFTABLES, Interest::Read)?;
     }
-    let data_max = medium.data_max(mtu, settings.rules.format.wire());
+    let data_max = medium.data_max(link.mtu, settings.rules.format.wire());
     let (sequence, sequence_file) = Sequence::create(&settings.rules.format)?;
     let node = Node {
         suppression: settings.waits().then(|| Suppression::new(settings.suppression, rng)),
@@ -566,6 +571,17 @@ fn vanished(dropped: u64, relayed: u64, mode: xdp::Mode) -> Option<String> {
         format!(
             "the interface has dropped {dropped} frames that it was to send since this node began, which relayed {relayed}: if more \
              come than it can send, `suppress = true` relays fewer{veth}"
+        )
+    })
+}
+
+/// What is wrong where an access point is among those that hear what this interface sends.
+fn resent(index: u32, interface: &str) -> Option<String> {
+    matches!(Radio::of(index), Ok(Some(radio)) if radio.is_infrastructure()).then(|| {
+        format!(
+            "`{interface}` is an access point's or a station's, and an access point sends again what its stations send to all, so that \
+             each message goes round once more for every node that relays it: make it an ad-hoc or mesh interface, while it is down, \
+             as by `iw dev {interface} set type ibss`"
         )
     })
 }

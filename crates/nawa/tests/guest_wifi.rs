@@ -73,6 +73,7 @@ fn inside_a_guest() {
     sums_are_decoded_at_both_ends(&wifi);
     floods_reach_everybody_over_three_hops(&wifi);
     a_mesh_that_forwards_is_named(&wifi);
+    a_station_is_named(&wifi);
 }
 
 /// What the radios make up.
@@ -262,20 +263,31 @@ fn sums_are_decoded_at_both_ends(wifi: &Wifi) {
     assert!(any * 10 <= off * 9, "{any} frames where mode off takes {off}");
 }
 
-/// In generic XDP, which is what radios get; a node that is killed and begins anew is heard. A broadcast that meets a beacon is lost,
-/// as nobody repeats it: of three hops' broadcasts a tenth may be.
 fn a_mesh_that_forwards_is_named(wifi: &Wifi) {
-    for (forwards, warnings) in [(0, 0), (1, 1)] {
+    for (forwards, named) in [(0, false), (1, true)] {
         wifi.iw(0, &format!("dev wlan0 set mesh_param mesh_fwding {forwards}"));
-        let _daemon = wifi.flood(0);
-        let status = wifi.nodes[0].status()["flood"][0].clone();
-        let found = status["warnings"].as_array().expect("a list").iter();
-        let found =
-            found.filter(|text| text.as_str().is_some_and(|text| text.contains("mesh_fwding"))).count();
-        assert_eq!(found, warnings, "{status}");
+        let told = warnings(wifi);
+        assert_eq!((told.contains("mesh_fwding"), told.contains("access point")), (named, false), "{told}");
     }
 }
 
+/// An access point sends on what a station floods.
+fn a_station_is_named(wifi: &Wifi) {
+    wifi.nodes[0].ip("link set wlan0 down");
+    wifi.iw(0, "dev wlan0 set type managed");
+    wifi.nodes[0].ip("link set wlan0 up");
+    let told = warnings(wifi);
+    assert!(told.contains("access point"), "{told}");
+}
+
+/// Of the first node, if it floods.
+fn warnings(wifi: &Wifi) -> String {
+    let _daemon = wifi.flood(0);
+    wifi.nodes[0].status()["flood"][0]["warnings"].to_string()
+}
+
+/// In generic XDP, which is what radios get; a node that is killed and begins anew is heard. A broadcast that meets a beacon is lost,
+/// as nobody repeats it: of three hops' broadcasts a tenth may be.
 fn floods_reach_everybody_over_three_hops(wifi: &Wifi) {
     const MESSAGES: u64 = 30;
     /// A message takes three frames of 1 Mbit/s, and the guest's processor.
