@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::guest::Guest;
 use common::hwsim::Air;
-use common::{Daemon, Namespace, eventually, output, succeed};
+use common::{Daemon, Namespace, eventually, output, skip, succeed};
 use device::{PacketSocket, PromiscuousSocket};
 use flood::Client;
 use rustix::process::Signal;
@@ -26,6 +26,9 @@ const RADIOS: usize = 4;
 const TRANSFER: usize = 200_000;
 
 fn run_on(name: &str, version: &str) {
+    if Command::new("iw").arg("--version").output().is_err() {
+        return skip(name, "needs iw: make wifi");
+    }
     let guest = Guest {
         inside: "inside_a_guest",
         programs: &["ip", "iw", "ping"],
