@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,6 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use common::flood::PATIENCE;
 use common::guest::Guest;
 use common::hwsim::Air;
 use common::{Daemon, Namespace, eventually, output, skip, succeed};
@@ -24,6 +26,10 @@ const TRIAL: [u8; 2] = [0x88, 0xb7];
 const RADIOS: usize = 4;
 /// What goes over the chain in each direction.
 const TRANSFER: usize = 200_000;
+/// Messages flooded from one end of the chain.
+const MESSAGES: usize = 30;
+/// Each node sends each message three times, whatever it hears meanwhile.
+const REPEATING: &str = "jitter = '10ms'\nenough = 99\nrepeats = 2\n";
 
 fn run_on(name: &str, version: &str) {
     if Command::new("iw").arg("--version").output().is_err() {
@@ -66,6 +72,7 @@ fn inside_a_guest() {
     a_radio_hears_others_by_a_monitor_only(&wifi);
     sums_are_decoded_at_both_ends(&wifi);
     floods_reach_everybody_over_three_hops(&wifi);
+    floods_that_repeat_lose_nothing(&wifi);
     a_monitor_that_cannot_be_used_is_named(&wifi);
     a_monitor_that_goes_is_made_again(&wifi);
     wifi.join(Kind::Wep);
@@ -75,6 +82,7 @@ fn inside_a_guest() {
     wifi.join(Kind::Mesh);
     sums_are_decoded_at_both_ends(&wifi);
     floods_reach_everybody_over_three_hops(&wifi);
+    floods_that_repeat_lose_nothing(&wifi);
     a_mesh_that_forwards_is_named(&wifi);
     a_station_is_named(&wifi);
 }
@@ -170,9 +178,9 @@ impl Wifi {
     }
 
     /// A daemon that floods.
-    fn flood(&self, node: usize) -> Daemon {
+    fn flood(&self, node: usize, more: &str) -> Daemon {
         let path = self.folder.path().join(format!("flood{node}.toml"));
-        let text = format!("[[flood]]\ninterface = 'wlan{node}'\nid = {}\n", node + 1);
+        let text = format!("[[flood]]\ninterface = 'wlan{node}'\nid = {}\n{more}", node + 1);
         fs::write(&path, text).expect("the configuration file");
         Daemon::start(&self.nodes[node], &path)
     }
@@ -285,46 +293,57 @@ fn a_station_is_named(wifi: &Wifi) {
 
 /// Of the first node, if it floods.
 fn warnings(wifi: &Wifi) -> String {
-    let _daemon = wifi.flood(0);
+    let _daemon = wifi.flood(0, "");
     wifi.nodes[0].status()["flood"][0]["warnings"].to_string()
 }
 
 /// In generic XDP, which is what radios get; a node that is killed and begins anew is heard. A broadcast that meets a beacon is lost,
 /// as nobody repeats it: of three hops' broadcasts a tenth may be.
 fn floods_reach_everybody_over_three_hops(wifi: &Wifi) {
-    const MESSAGES: u64 = 30;
     /// A message takes three frames of 1 Mbit/s, and the guest's processor.
     const LIMIT: Duration = Duration::from_secs(2);
-    let start = |number: usize| wifi.flood(number);
-    let heard =
-        |number: usize| wifi.nodes[number].status()["flood"][0]["new_frames"].as_u64().expect("a number");
+    let start = |number: usize| wifi.flood(number, "");
     let mut daemons: Vec<_> = (0..RADIOS).map(start).collect();
-    let tell = |from: usize, to: usize| {
-        let sender =
-            wifi.nodes[from].within(|| Client::connect(&format!("wlan{from}"))).expect("the node runs");
-        let before = heard(to);
-        for _ in 0..MESSAGES {
-            let (had, over) = (heard(to), device::monotonic() + LIMIT);
-            sender.send(0, b"to everybody").expect("it goes");
-            eventually("it comes over three hops, or its time is over", || {
-                (heard(to) > had || device::monotonic() > over).then_some(())
-            });
-        }
-        let came = heard(to) - before;
-        assert!(
-            came <= MESSAGES && came * 10 >= MESSAGES * 9,
-            "{came} of {MESSAGES} messages came over three hops"
-        );
+    let tell = |from: usize| {
+        let heard = heard(wifi, from, Some(LIMIT));
+        let enough = heard.iter().all(|came| came * 10 >= MESSAGES * 9);
+        assert!(enough, "of {MESSAGES} messages of node {from} the others hear {heard:?}");
     };
-    tell(0, 3);
-    tell(3, 0);
+    tell(0);
+    tell(3);
     daemons[0].signal(Signal::KILL);
     daemons.remove(0).wait();
     daemons.insert(0, start(0));
-    tell(0, 3);
+    tell(0);
     let status = wifi.nodes[1].status()["flood"][0].clone();
     assert_eq!(status["relay"], "xdp-generic", "{status}");
     eprintln!("{} messages over three hops: {status}", 3 * MESSAGES);
+}
+
+/// Each node sends what it hears three times, so that a beacon keeps no message from the next.
+fn floods_that_repeat_lose_nothing(wifi: &Wifi) {
+    let _daemons: Vec<_> = (0..RADIOS).map(|number| wifi.flood(number, REPEATING)).collect();
+    assert_eq!(heard(wifi, 0, PATIENCE), [MESSAGES; RADIOS - 1]);
+}
+
+/// Sends messages from one node; how many of them each of the others hears.
+fn heard(wifi: &Wifi, from: usize, limit: Option<Duration>) -> Vec<usize> {
+    let connect = |node: usize| {
+        wifi.nodes[node].within(|| Client::connect(&format!("wlan{node}"))).expect("the node runs")
+    };
+    let sender = connect(from);
+    let others: Vec<_> = (0..RADIOS).filter(|node| *node != from).map(connect).collect();
+    others.iter().for_each(|other| other.listen().expect("the node runs"));
+    let mut heard = vec![BTreeSet::new(); others.len()];
+    for number in 0..MESSAGES {
+        sender.send(0, &number.to_be_bytes()).expect("it goes");
+        for (other, heard) in others.iter().zip(&mut heard) {
+            if let Some(message) = other.recv(limit).expect("the node runs") {
+                assert!(heard.insert(message.data), "a message came twice");
+            }
+        }
+    }
+    heard.iter().map(BTreeSet::len).collect()
 }
 
 fn a_monitor_that_cannot_be_used_is_named(wifi: &Wifi) {
