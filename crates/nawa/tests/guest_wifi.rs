@@ -30,6 +30,8 @@ const TRANSFER: usize = 200_000;
 const MESSAGES: usize = 30;
 /// Each node sends each message three times, whatever it hears meanwhile.
 const REPEATING: &str = "jitter = '10ms'\nenough = 99\nrepeats = 2\n";
+/// The same, but who hears four copies, more than one neighbour sends, keeps still: the next hop has the message then.
+const SUPPRESSING: &str = "suppress = true\nthreshold = 4\nenough = 4\nrepeats = 2\n";
 
 fn run_on(name: &str, version: &str) {
     if Command::new("iw").arg("--version").output().is_err() {
@@ -320,10 +322,20 @@ fn floods_reach_everybody_over_three_hops(wifi: &Wifi) {
     eprintln!("{} messages over three hops: {status}", 3 * MESSAGES);
 }
 
-/// Each node sends what it hears three times, so that a beacon keeps no message from the next.
+/// Each node sends what it hears three times, so that a beacon keeps no message from the next. Who suppresses reaches as many with fewer
+/// frames; each of them waits until mac80211 says that the one before has left.
 fn floods_that_repeat_lose_nothing(wifi: &Wifi) {
-    let _daemons: Vec<_> = (0..RADIOS).map(|number| wifi.flood(number, REPEATING)).collect();
-    assert_eq!(heard(wifi, 0, PATIENCE), [MESSAGES; RADIOS - 1]);
+    let [all, fewer] = [REPEATING, SUPPRESSING].map(|more| {
+        let _daemons: Vec<_> = (0..RADIOS).map(|number| wifi.flood(number, more)).collect();
+        assert_eq!(heard(wifi, 0, PATIENCE), [MESSAGES; RADIOS - 1], "{more}");
+        let relayed =
+            |node: usize| wifi.nodes[node].status()["flood"][0]["relayed_frames"].as_u64().expect("a number");
+        // It hears one neighbour alone.
+        eventually("the last repeats all", || (relayed(RADIOS - 1) == 3 * MESSAGES as u64).then_some(()));
+        (1..RADIOS - 1).map(relayed).sum::<u64>()
+    });
+    eprintln!("the two in the middle relay {all} frames, and {fewer} where they suppress");
+    assert!(fewer * 10 <= all * 9, "{fewer} frames, and {all} without");
 }
 
 /// Sends messages from one node; how many of them each of the others hears.
