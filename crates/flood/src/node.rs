@@ -100,10 +100,7 @@ pub enum StartError {
 
 /// A running node. Dropping it stops it, and returns when what it made is gone.
 #[derive(Debug)]
-pub struct Running {
-    worker: Worker<Status>,
-    settings: Settings,
-}
+pub struct Running(Worker<Status>);
 
 /// Asks a running node for its state.
 pub type Watch = worker::Watch<Status>;
@@ -111,12 +108,7 @@ pub type Watch = worker::Watch<Status>;
 impl Running {
     /// What asks for the state.
     pub fn watch(&self) -> Watch {
-        self.worker.watch().clone()
-    }
-
-    /// What it runs by.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+        self.0.watch().clone()
     }
 }
 
@@ -156,7 +148,7 @@ pub fn start(
         suppression: settings.waits().then(|| Suppression::new(settings.suppression, rng)),
         below: None,
         dropped_before: dropped(&interface),
-        settings: settings.clone(),
+        settings,
         medium,
         fallback,
         data_max,
@@ -171,8 +163,7 @@ pub fn start(
         sequence_file,
         counts: Counts::default(),
     };
-    let worker = Worker::start("flood", watch, on_end, move || node.run(&inbox))?;
-    Ok(Running { worker, settings })
+    Ok(Running(Worker::start("flood", watch, on_end, move || node.run(&inbox))?))
 }
 
 /// What this program counts itself.
