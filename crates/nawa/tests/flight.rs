@@ -297,9 +297,7 @@ fn anybody_may_choose_it() {
     let namespace = Namespace::new();
     succeed(&mut namespace.nawa(["flight", "on"]));
     let chosen = namespace.within(|| {
-        // This thread only, and for good; its capabilities go with it.
-        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534))
-            .expect("root may become nobody");
+        common::become_nobody();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
         ["fsat", "fsat_paper"]

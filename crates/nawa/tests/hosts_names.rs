@@ -3,12 +3,12 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::Stdio;
 use std::time::Duration;
 
+use common::traffic::Pings;
 use common::uplinks::{FAMILIES, Names, Resolver, Uplinks, nft, path, path_to, shell};
-use common::{Daemon, eventually, namespaces_or_skip, output, succeed};
-use device::{Poller, monotonic};
+use common::{Daemon, eventually, namespaces_or_skip, output, pause, succeed};
+use device::monotonic;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -52,14 +52,14 @@ fn a_name_that_moves_is_followed_behind_a_nat() {
         let new = place[1].split_once('/').expect("an address").0;
         net.ping("10.77.0.2");
         // What is used is noticed to be silent.
-        let _used = Pings::start(&net);
+        let _used = Pings::start(&net.van, "10.77.0.2");
         net.office.ip(&format!("address del {} dev eth0", place[0]));
         net.office.ip(&format!("address add {} dev eth0", place[1]));
         let router = if new.contains(':') { "2001:db8::1" } else { "203.0.113.1" };
         net.office.ip(&format!("route replace default via {router}"));
         if let Some(late) = late {
             net.wait_for("l1", "silent", |path| path["state"] == "silent");
-            Poller::new().expect("a poller").wait(Some(late)).expect("waiting").for_each(drop);
+            pause(late);
         }
         let right = monotonic();
         resolver.write(&format!("{new} office.test\n"));
@@ -72,23 +72,6 @@ fn a_name_that_moves_is_followed_behind_a_nat() {
         assert!(took < BACK, "the path is up {took:?} after the name is right");
     }
     net.ping("10.77.0.2");
-}
-
-/// Pings through the tunnel, five a second, until dropped.
-struct Pings(std::process::Child);
-
-impl Pings {
-    fn start(net: &Uplinks) -> Self {
-        let mut ping = net.van.command("ping", ["-q", "-i", "0.2", "10.77.0.2"]);
-        Self(ping.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ping"))
-    }
-}
-
-impl Drop for Pings {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

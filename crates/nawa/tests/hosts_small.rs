@@ -2,10 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-
-use common::uplinks::{FAMILIES, Uplinks, path, path_to, shell};
+use common::uplinks::{FAMILIES, Uplinks, limit, path, path_to};
 use common::{Daemon, Node, eventually, namespaces_or_skip, replace, succeed};
 use rustix::process::Signal;
 
@@ -15,34 +12,6 @@ fn van_with_routes() -> Uplinks {
     let net = Uplinks::new();
     net.lead_out();
     net
-}
-
-/// Packets of IPv6's least size, and 4 MB by TCP each way, over the tunnel.
-#[track_caller]
-fn carries(net: &Uplinks) {
-    let pings = shell(&net.van, "ping -6 -c 20 -i 0.05 -s 1232 -W 20 fd77::2");
-    assert!(pings.contains(" 20 received"), "{pings}");
-    let sent: Vec<u8> =
-        (0u32..1 << 20).flat_map(|number| number.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
-    let listener = net.office.within(|| TcpListener::bind("[fd77::2]:9")).expect("the tunnel's address");
-    std::thread::scope(|scope| {
-        // The office sends all back.
-        scope.spawn(|| {
-            let mut stream = listener.accept().expect("a connection").0;
-            let mut all = Vec::new();
-            stream.read_to_end(&mut all).expect("all that was sent");
-            stream.write_all(&all).expect("all goes back");
-        });
-        let exchange = || {
-            let mut stream = TcpStream::connect("[fd77::2]:9").expect("a connection");
-            stream.write_all(&sent).expect("it is taken");
-            stream.shutdown(std::net::Shutdown::Write).expect("the end");
-            let mut back = Vec::new();
-            stream.read_to_end(&mut back).expect("all comes back");
-            back
-        };
-        assert!(net.van.within(exchange) == sent, "what comes back is what was sent");
-    });
 }
 
 #[test]
@@ -59,7 +28,7 @@ fn a_tunnel_with_ipv6_inside_works_over_a_link_of_576_bytes() {
     let why = succeed(&mut net.van.nawa(["path", "why", "office", "l1"]));
     assert!(why.contains("one of 1280 bytes inside goes in 3 datagrams"), "{why}");
     assert!(net.van.ip("link show nawa0").contains("mtu 1280"));
-    carries(&net);
+    net.carries();
 }
 
 /// Until then the interface is as small as the link, too small for IPv6.
@@ -85,7 +54,7 @@ fn a_reload_brings_ipv6_into_a_tunnel_over_a_small_link() {
     van.signal(Signal::HUP);
     eventually("it is taken up", || net.van.status()["reload_refused"].is_null().then_some(()));
     net.ping("fd77::2");
-    carries(&net);
+    net.carries();
     // What is of IPv6 alone needs no route to the peer.
     net.van_file("", "'10.77.0.2/32'", &path("l1", ""));
     van.signal(Signal::HUP);
@@ -105,7 +74,7 @@ fn a_tunnel_with_ipv6_inside_works_over_ipv6_at_its_least() {
     net.office.ip("link set eth0 mtu 1280");
     let _daemons = net.start("", OFFICE, &path_to(FAMILIES[1], "l1", ""));
     net.wait_why("l1", "it carries packets of 1280 bytes, so one of 1280 bytes inside goes in 2 datagrams");
-    carries(&net);
+    net.carries();
 }
 
 /// The core is a relay, and what is beyond it small.
@@ -131,7 +100,7 @@ fn a_tunnel_with_ipv6_inside_works_by_a_relay_over_small_links() {
             "it carries packets of 1280 bytes, so one of 1280 bytes inside goes in 2 datagrams",
         );
     }
-    carries(&net);
+    net.carries();
 }
 
 /// Both carry their part, and the small one all when the other dies.
@@ -145,20 +114,16 @@ fn small_beside_normal(office: &str) {
     let net = van_with_routes();
     net.core.ip("link set wan2 mtu 1280");
     net.van.ip("link set wan2 mtu 1280");
-    for (of, wan) in [(&net.van, 1), (&net.van, 2), (&net.core, 1), (&net.core, 2)] {
-        shell(of, &format!("tc qdisc add dev wan{wan} root tbf rate 20mbit burst 16k limit 256k"));
+    for wan in ["wan1", "wan2"] {
+        limit(&net.van, wan, 20);
+        limit(&net.core, wan, 20);
     }
     let paths = path_to(office, "l1", "local = 'wan1'") + &path_to(office, "l2", "local = 'wan2'");
     let _daemons = net.start("", OFFICE, &paths);
     net.wait_up(&["l1"]);
     net.wait_why("l2", "it carries packets of 1280 bytes, so one of 1280 bytes inside goes in 2 datagrams");
-    carries(&net);
-    for name in ["l1", "l2"] {
-        let both = |path: &serde_json::Value| {
-            ["sent_bytes", "received_bytes"].iter().all(|way| path[way].as_u64() > Some(400_000))
-        };
-        net.wait_for(name, "carried its part both ways", both);
-    }
+    net.carries();
+    net.wait_used(&["l1", "l2"]);
     net.core.ip("link set wan1 down");
-    carries(&net);
+    net.carries();
 }

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::hub::{Net, inner, place};
-use common::{Daemon, eventually, namespaces_or_skip};
+use common::traffic::Stop;
+use common::{Daemon, eventually, namespaces_or_skip, pause};
 use device::poller::{Interest, boottime};
 use device::{Poller, monotonic};
 use tunnel::endpoint::Arrival;
@@ -170,19 +171,6 @@ fn carried(net: &Net) -> Carried {
         datagrams_in: of_paths("received_packets"),
         datagrams_out: of_paths("sent_packets"),
     }
-}
-
-/// Ends the peers' thread, also where the test fails.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn pause(time: Duration) {
-    Poller::new().expect("a poller").wait(Some(time)).expect("waiting").for_each(drop);
 }
 
 /// The processor's time of a process.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use common::traffic::answered;
 use common::uplinks::{Uplinks, path, shell};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, stdout};
 use device::{Poller, monotonic};
@@ -210,10 +211,7 @@ impl Starved {
 /// The longest time without an answer, ms.
 fn gap(ping: Child) -> f64 {
     let said = stdout(&ping.wait_with_output().expect("ping ends"));
-    let at = |line: &str| {
-        line.strip_prefix('[')?.split_once(']')?.0.parse::<f64>().ok().filter(|_| line.contains("time="))
-    };
-    let times: Vec<f64> = said.lines().filter_map(at).collect();
+    let times: Vec<f64> = answered(&said).into_iter().map(|(at, _)| at).collect();
     assert!(times.len() > 10, "hardly an answer: {said}");
     // What ends early has a gap at its end.
     let early = (BEFORE + LOOK).as_secs_f64() - (times[times.len() - 1] - times[0]);

@@ -2,14 +2,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use common::traffic::stream;
 use common::uplinks::shell;
 use common::{
     Daemon, Namespace, Node, eventually, namespaces_or_skip, output, replace, stderr, stdout, succeed,
@@ -111,51 +110,12 @@ fn a_reload_may_bring_the_first_of_ipv6() {
     eventually("an address", address);
 }
 
-/// A TCP stream through the tunnel, as long as `during` runs; `during` gets what waits until more has arrived.
-fn stream(pair: &Pair, during: impl FnOnce(&dyn Fn())) {
-    let (arrived, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let listener = pair.office.within(|| TcpListener::bind("10.77.0.2:9")).expect("the tunnel's address");
-    let receive = || {
-        let (mut stream, mut buffer) = (listener.accept().expect("a connection").0, vec![0; 1 << 16]);
-        loop {
-            match stream.read(&mut buffer).expect("the stream goes on") {
-                0 => return arrived.load(Relaxed),
-                length => arrived.fetch_add(length as u64, Relaxed),
-            };
-        }
-    };
-    let send = || {
-        let mut stream = TcpStream::connect("10.77.0.2:9").expect("a connection");
-        let (mut sent, mut pace) = (0, device::Poller::new().expect("a poller"));
-        while !stop.load(Relaxed) {
-            stream.write_all(&[7; 4096]).expect("the stream goes on");
-            sent += 4096;
-            // Some 30 Mbit/s: the tests share the machine.
-            pace.wait(Some(Duration::from_millis(1))).expect("waiting").for_each(drop);
-        }
-        sent
-    };
-    std::thread::scope(|scope| {
-        let receiver = scope.spawn(receive);
-        let sender = scope.spawn(|| pair.van.within(send));
-        let progress = || {
-            let goal = arrived.load(Relaxed) + 400_000;
-            eventually("the stream goes on", || (arrived.load(Relaxed) > goal).then_some(()));
-        };
-        during(&progress);
-        progress();
-        stop.store(true, Relaxed);
-        let sent = sender.join().expect("all was sent");
-        assert_eq!(receiver.join().expect("all was received"), sent);
-    });
-}
-
 #[test]
 fn a_stream_goes_on_through_reloads() {
     let Some(_alone) = namespaces_or_skip("a_stream_goes_on_through_reloads") else { return };
     let pair = Pair::new();
     let [mut van, mut office] = pair.start(&path("lte"));
-    stream(&pair, |progress| {
+    stream(&pair.van, &pair.office, |progress| {
         progress();
         reload(&mut office);
         pair.van_file("", "", &(path("lte") + &path("wifi")));
@@ -184,7 +144,7 @@ fn a_stream_goes_on_through_an_upgrade() {
     let [van, office] = pair.start(&paths);
     let ends = [(van, &pair.van, pair.van_file("", "", &paths)), (office, &pair.office, pair.office_file())];
     let mut running = Vec::new();
-    stream(&pair, |progress| {
+    stream(&pair.van, &pair.office, |progress| {
         progress();
         for (mut daemon, host, file) in ends {
             for signal in [Signal::TERM, Signal::KILL] {
@@ -204,7 +164,7 @@ fn a_stream_goes_on_while_paths_are_changed() {
     let pair = Pair::new();
     let _daemons = pair.start(&path("lte"));
     let nawa = |arguments: &[&str]| succeed(&mut pair.van.nawa(arguments.iter().copied()));
-    stream(&pair, |progress| {
+    stream(&pair.van, &pair.office, |progress| {
         progress();
         nawa(&["path", "add", "office", "wifi", "--remote", "10.2.0.2:51900", "--local", "wifi"]);
         pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
@@ -247,7 +207,9 @@ fn copies_begin_and_end_with_a_reload() {
     pair.van_file("", "bicast = 'selective'\nresend = false", &both);
     reload(&mut van);
     // It ends when all that was sent has arrived, once and in order, as TCP has it; its beginning and end went twice.
-    stream(&pair, |progress| progress());
+    stream(&pair.van, &pair.office, |progress| {
+        progress();
+    });
     let counted = eventually("the end of the stream goes twice", || {
         let counted = &peer(&pair.van)["bicast"];
         counted["duplicated_packets"]["end"].is_u64().then(|| counted.clone())
@@ -494,7 +456,7 @@ fn an_uplink_gets_another_address() {
     let free = "[[peer.path]]\nname = 'lte'\nremote = '10.1.0.2:51900'\n".to_owned();
     for paths in [path("lte"), free] {
         let _daemons = pair.start(&paths);
-        stream(&pair, |progress| {
+        stream(&pair.van, &pair.office, |progress| {
             progress();
             pair.van.ip("address del 10.1.0.1/24 dev lte");
             pair.van.ip("address add 10.1.0.3/24 dev lte");
@@ -516,7 +478,7 @@ fn a_link_goes_down_and_comes_up() {
     let pair = Pair::new();
     let _daemons = pair.start(&(path("lte") + &path("wifi")));
     pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
-    stream(&pair, |progress| {
+    stream(&pair.van, &pair.office, |progress| {
         for cable in ["lte", "wifi"] {
             progress();
             pair.van.ip(&format!("link set {cable} down"));

@@ -6,6 +6,7 @@ pub mod flood;
 pub mod guest;
 pub mod hub;
 pub mod hwsim;
+pub mod traffic;
 pub mod uplinks;
 
 use std::fs::{self, Permissions};
@@ -253,6 +254,16 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(device::monotonic() < deadline, "never: {what}");
         poller.wait(Some(Duration::from_millis(20))).expect("waiting").for_each(drop);
     }
+}
+
+/// Waits for so long, where there is no event to wait for.
+pub fn pause(time: Duration) {
+    device::Poller::new().expect("a poller").wait(Some(time)).expect("waiting").for_each(drop);
+}
+
+/// This thread has no rights any more, for good: one of [`Namespace::within`], which ends with its work.
+pub fn become_nobody() {
+    rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).expect("root may become nobody");
 }
 
 /// A node's folder: its key, and files beside it.

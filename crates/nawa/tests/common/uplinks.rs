@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Daemon, Namespace, Node, eventually, succeed};
+use super::{Daemon, Namespace, Node, eventually, pause, succeed};
 
 /// The three hosts, and the keys of the van and the office.
 pub struct Uplinks {
@@ -129,6 +129,57 @@ impl Uplinks {
     pub fn ping(&self, to: &str) {
         succeed(&mut self.van.command("ping", ["-c", "1", "-w", "30", to]));
     }
+
+    /// Packets of IPv6's least size, and 4 MB by TCP each way, over the tunnel.
+    #[track_caller]
+    pub fn carries(&self) {
+        let pings = shell(&self.van, "ping -6 -c 20 -i 0.05 -s 1232 -W 20 fd77::2");
+        assert!(pings.contains(" 20 received"), "{pings}");
+        let sent: Vec<u8> =
+            (0u32..1 << 20).flat_map(|number| number.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+        let listener = self.office.within(|| TcpListener::bind("[fd77::2]:9")).expect("the tunnel's address");
+        std::thread::scope(|scope| {
+            // The office sends all back.
+            scope.spawn(|| {
+                let mut stream = listener.accept().expect("a connection").0;
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).expect("all that was sent");
+                stream.write_all(&all).expect("all goes back");
+            });
+            let exchange = || {
+                let mut stream = TcpStream::connect("[fd77::2]:9").expect("a connection");
+                stream.write_all(&sent).expect("it is taken");
+                stream.shutdown(std::net::Shutdown::Write).expect("the end");
+                let mut back = Vec::new();
+                stream.read_to_end(&mut back).expect("all comes back");
+                back
+            };
+            assert!(self.van.within(exchange) == sent, "what comes back is what was sent");
+        });
+    }
+
+    /// Waits until each of these paths of the van's has carried more than 400 kB either way: a tenth of what
+    /// [`carries`](Self::carries) sends.
+    #[track_caller]
+    pub fn wait_used(&self, names: &[&str]) {
+        let both = |path: &Value| {
+            ["sent_bytes", "received_bytes"].iter().all(|way| path[way].as_u64() > Some(400_000))
+        };
+        for name in names {
+            self.wait_for(name, "carried its part both ways", both);
+        }
+    }
+
+    /// Waits until the van sends nothing over a path: so it hears of nothing that befalls it.
+    #[track_caller]
+    pub fn wait_idle(&self, name: &str) {
+        let sent = || self.wait_for(name, "there", |_| true)["sent_packets"].clone();
+        eventually(&format!("{name} is idle"), || {
+            let before = sent();
+            pause(Duration::from_secs(1));
+            (sent() == before).then_some(())
+        });
+    }
 }
 
 /// A path that a daemon knows, as its status has it, once it is as `wanted`.
@@ -147,6 +198,12 @@ pub fn wait_for_path(of: &Namespace, name: &str, what: &str, wanted: impl Fn(&Va
 #[track_caller]
 pub fn shell(of: &Namespace, line: &str) -> String {
     succeed(&mut of.command("sh", ["-c", line]))
+}
+
+/// What an interface sends goes at so many Mbit/s from now on.
+#[track_caller]
+pub fn limit(of: &Namespace, interface: &str, mbit: u32) {
+    shell(of, &format!("tc qdisc add dev {interface} root tbf rate {mbit}mbit burst 16k limit 256k"));
 }
 
 /// Rules for nftables inside.
