@@ -37,9 +37,21 @@ fn a_port_where_nobody_listens_is_told_from_silence() {
     net.wait_why("l1", "no route by wan1 to 203.0.113.7");
     van.read_until("path l1 to office is down: no route by wan1 to 203.0.113.7");
     net.wait_why("l6", "no route by wan1 to 2001:db8::7");
+    // The office answers, and this host's own firewall drops that.
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    nft(
+        &net.van,
+        "table inet wall { chain input { type filter hook input priority 0; udp sport 51900 counter drop\n}\n}",
+    );
     net.lead_out();
     nft(&net.core, "flush chain inet isp forward");
-    let _office = Daemon::start(&net.office, &net.office_file(""));
+    for (name, to) in [("l1", "203.0.113.7:51900"), ("l6", "[2001:db8::7]:51900")] {
+        net.wait_why(name, &format!("no answer from {to}: is it on, is its port open, and"));
+        net.wait_for(name, "a cause", |path| path["cause"] == "no-answer");
+    }
+    let dropped = shell(&net.van, "nft list table inet wall");
+    assert!(!dropped.contains("packets 0 "), "{dropped}");
+    nft(&net.van, "delete table inet wall");
     net.wait_up(&["l1", "l6"]);
     van.read_until("path l1 to office is up");
     net.wait_for("l1", "nothing amiss", |path| path["why"].is_null());
