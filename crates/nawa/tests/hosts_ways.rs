@@ -150,13 +150,17 @@ fn everything_goes_through_the_tunnel_whatever_the_uplinks_have() {
     outside.iter().for_each(|to| net.ping(to));
     assert!(all_in() && !goes_in(&net.van, "10.0.1.1"), "neighbours stay neighbours");
     // What a DHCP client does on renewal.
-    net.van.ip("route replace default via 10.0.1.1 dev wan1");
+    for router in ["10.0.1.1", "fd01::1"] {
+        net.van.ip(&format!("route replace default via {router} dev wan1"));
+    }
     assert!(all_in());
     for taken in [
         "ip rule del priority 32763",
         "ip -6 rule flush; ip -6 rule add priority 32766 lookup main",
         "ip route flush dev nawa0 table all",
+        "ip -6 route flush dev nawa0 table 0x6e617761",
         "ip route replace default via 10.0.1.1 table 0x6e617761",
+        "ip -6 route replace default via fd01::1 dev wan1 table 0x6e617761",
         "ip link set nawa0 down",
         "ip -4 rule del priority 32762",
     ] {
@@ -248,14 +252,16 @@ fn what_others_take_from_the_interface_comes_back() {
     let [_office, mut van] = net.start("", "'10.77.0.2/32', '10.99.0.0/16', 'fd99::/64'", &path("l1", ""));
     let whole = || {
         let (addresses, routes) = (net.van.ip("address show dev nawa0"), net.van.ip("route"));
+        let v6 = net.van.ip("-6 route");
         (addresses.contains("10.77.0.1/24")
             && addresses.contains("fd77::1/64")
             && routes.contains("10.99.0.0/16 dev nawa0"))
-            && net.van.ip("-6 route").contains("fd99::/64 dev nawa0")
+            && ["fd77::/64", "fd99::/64"].iter().all(|net| v6.contains(&format!("{net} dev nawa0")))
     };
     assert!(whole());
     for taken in [
         "ip route flush dev nawa0",
+        "ip -6 route flush dev nawa0",
         "ip address flush dev nawa0",
         "ip link set nawa0 down; ip link set nawa0 up",
         "ip link set nawa0 down",
