@@ -9,6 +9,7 @@ use common::uplinks::{FAMILIES, Uplinks, nft, path, path_to, shell, wait_for_pat
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, output, succeed};
 use device::Poller;
 use rustix::process::Signal;
+use serde_json::Value;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 /// A NAT that keeps a mapping for a second has forgotten it by then, markers behind the last packet included.
@@ -175,6 +176,55 @@ fn everything_goes_through_the_tunnel_whatever_the_uplinks_have() {
     assert_eq!(van.wait(), Some(0));
     assert!(!goes_in(&net.van, outside[0]));
     assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
+}
+
+/// As other tunnels' recipes have it: halves, and a mark that a rule of the host's own sends by the second uplink.
+#[test]
+fn everything_goes_in_by_halves_by_a_mark_and_by_paths_with_addresses() {
+    let name = "everything_goes_in_by_halves_by_a_mark_and_by_paths_with_addresses";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.lead_out();
+    for line in [
+        "route add default via 10.0.2.1 dev wan2 table 51",
+        "route add default via fd02::1 dev wan2 table 51",
+        "-4 rule add fwmark 51 lookup 51 priority 100",
+        "-6 rule add fwmark 51 lookup 51 priority 100",
+    ] {
+        net.van.ip(line);
+    }
+    let outside = ["192.0.2.99", "2001:db8:99::1"];
+    net.office.ip("address add 192.0.2.99/32 dev lo");
+    net.office.ip("address add 2001:db8:99::1/128 dev lo");
+    let (whole, halves) = ("'0.0.0.0/0', '::/0'", "'0.0.0.0/1', '128.0.0.0/1', '::/1', '8000::/1'");
+    let [v4, v6] = FAMILIES;
+    let by = |(name, to, local): (&str, &str, &str)| path_to(to, name, &format!("local = '{local}'"));
+    let interfaces = [("i1", v4, "wan1"), ("i2", v6, "wan2")].map(by).concat();
+    let addresses =
+        [("a1", v4, "10.0.1.2"), ("a2", v4, "10.0.2.2"), ("a3", v6, "fd01::2"), ("a4", v6, "fd02::2")];
+    let addresses = addresses.map(by).concat();
+    let any = path_to(v4, "m1", "") + &path_to(v6, "m2", "");
+    let (all, marked) = (["i1", "i2", "a1", "a2", "a3", "a4"], ["m1", "m2"]);
+    for (tunnel, routes, paths, names) in [
+        ("", halves, interfaces + &addresses, &all[..]),
+        ("", whole, addresses, &all[2..]),
+        ("fwmark = 51", halves, any.clone(), &marked[..]),
+        ("fwmark = 51", whole, any, &marked[..]),
+    ] {
+        let [_office, van] = net.start(tunnel, routes, &paths);
+        net.wait_up(names);
+        outside.iter().for_each(|to| net.ping(to));
+        assert!(outside.iter().all(|to| goes_in(&net.van, to)), "{tunnel} {routes}");
+        for (name, from) in [("m1", "10.0.2.2:"), ("m2", "[fd02::2]:")] {
+            let comes_from = |path: &Value| path["remote"].as_str().is_some_and(|at| at.starts_with(from));
+            if names.contains(&name) {
+                wait_for_path(&net.office, name, from, comes_from);
+            }
+        }
+        van.signal(Signal::TERM);
+        assert_eq!(van.wait(), Some(0));
+        assert!(!outside.iter().any(|to| goes_in(&net.van, to)), "{tunnel} {routes}");
+    }
 }
 
 /// The file says that packets may go beside the tunnel while it is down.
