@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::uplinks::{FAMILIES, Uplinks, nft, path_to, shell, wait_for_path};
+use common::uplinks::{FAMILIES, Uplinks, limit, nft, path_to, shell, wait_for_path};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip};
 use rustix::process::Signal;
 
@@ -68,6 +68,8 @@ fn two_modems(office: &str, [inside, wide @ ..]: [&str; 3], prefix: &str) {
         let of = |network: &str, host: u8| format!("{network}{host}/{prefix}");
         Namespace::connect((&net.van, &usb, &of(inside, 100)), (modem, "lan", &of(inside, 1)));
         Namespace::connect((modem, "wwan", &of(wide, 2)), (&net.core, &lte, &of(wide, 1)));
+        limit(&net.van, &usb, 20);
+        limit(&net.core, &lte, 20);
         modem.ip(&format!("route add default via {wide}1"));
         shell(modem, "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding");
         nft(
@@ -86,7 +88,8 @@ fn two_modems(office: &str, [inside, wide @ ..]: [&str; 3], prefix: &str) {
         };
         wait_for_path(&net.office, name, from, comes_from);
     }
-    net.ping("10.77.0.2");
+    net.carries();
+    net.wait_used(&["l1", "l2"]);
 }
 
 /// What a path is given stays in the interface's queue, as with a modem that has hung.
