@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::traffic::Pings;
+use common::traffic::{Pings, stream};
 use common::uplinks::{FAMILIES, Uplinks, limit, nft, path_to, shell, wait_for_path};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip};
 use device::monotonic;
@@ -116,13 +116,29 @@ fn stands_still(office: &str) {
     net.wait_up(&["l1", "l2"]);
     net.ping("10.77.0.2");
     // A byte a second.
-    shell(&net.van, "tc qdisc add dev wan1 root tbf rate 8bit burst 2000 limit 100mb");
-    let pings = "ping -c 100 -i 0.05 -s 1000 -W 20 10.77.0.2";
-    assert!(shell(&net.van, pings).contains(" 100 received"));
-    net.wait_for("l1", "silent", |path| path["state"] == "silent");
-    shell(&net.van, "tc qdisc del dev wan1 root");
-    net.wait_up(&["l1", "l2"]);
-    assert!(shell(&net.van, pings).contains(" 100 received"));
+    let stop = || shell(&net.van, "tc qdisc add dev wan1 root tbf rate 8bit burst 2000 limit 100mb");
+    let is_silent = || net.wait_for("l1", "silent", |path| path["state"] == "silent");
+    let go_on = || {
+        shell(&net.van, "tc qdisc del dev wan1 root");
+        net.wait_up(&["l1", "l2"]);
+    };
+    let pings = Pings::start(&net.van, "10.77.0.2");
+    stop();
+    let large = "ping -c 100 -i 0.05 -s 1000 -W 20 10.77.0.2";
+    assert!(shell(&net.van, large).contains(" 100 received"));
+    is_silent();
+    go_on();
+    stream(&net.van, &net.office, |progress| {
+        progress();
+        stop();
+        is_silent();
+        let took = progress();
+        assert!(took < BACK, "{office}: 400 kB take {took:?} over the other link");
+        go_on();
+    });
+    let longest = pings.end().longest;
+    println!("{office}: {longest:.2?} without an answer");
+    assert!(longest < GAP, "{office}: {longest:?} without an answer");
 }
 
 /// What befalls the second uplink, and what makes it well again, each a line of shell in the van or (`core:`) in the core.
