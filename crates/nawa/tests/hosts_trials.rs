@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::traffic::{Pings, stream};
 use common::uplinks::{FAMILIES, Uplinks, limit, nft, path_to, shell, wait_for_path};
-use common::{Daemon, Namespace, eventually, namespaces_or_skip};
+use common::{Daemon, Namespace, eventually, namespaces_or_skip, succeed};
 use device::monotonic;
 use rustix::process::Signal;
 
@@ -15,6 +15,8 @@ const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 /// that is busy with other things:
 const BACK: Duration = Duration::from_secs(3);
 const GAP: Duration = Duration::from_secs(2);
+/// With a keepalive of two seconds, a peer that has forgotten all hears of this end within this.
+const KEPT_ALIVE: Duration = Duration::from_secs(10);
 
 /// The van's host is suspended for so long that the office finds it silent.
 #[test]
@@ -51,11 +53,24 @@ fn a_killed_end_is_back_when_it_is_started_again() {
         let [office, van] = net.start("", OFFICE, &paths);
         net.wait_up(&["l1"]);
         drop(office);
-        let _office = Daemon::start(&net.office, &net.office_file(""));
+        let office = Daemon::start(&net.office, &net.office_file(""));
         net.ping("10.77.0.2");
         drop(van);
-        let _van = Daemon::start(&net.van, &net.van_file("", OFFICE, &paths));
+        let van = Daemon::start(&net.van, &net.van_file("", OFFICE, &paths));
         net.ping("10.77.0.2");
+        // An office that is new knows no address of the van: its packets wait for the van's next keepalive.
+        drop(van);
+        let file = net.van_file("", OFFICE, &format!("keepalive = '2s'\n{paths}"));
+        let _van = Daemon::start(&net.van, &file);
+        net.wait_up(&["l1"]);
+        net.wait_idle("l1");
+        drop(office);
+        let _office = Daemon::start(&net.office, &net.office_file(""));
+        let since = monotonic();
+        succeed(&mut net.office.command("ping", ["-c", "1", "-i", "0.2", "-w", "30", "10.77.0.1"]));
+        let took = monotonic() - since;
+        println!("{to}: the office's first answer comes after {took:.1?}");
+        assert!(took < KEPT_ALIVE, "{to}: the office's first answer comes after {took:?}");
     }
 }
 
