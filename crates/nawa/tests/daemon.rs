@@ -10,13 +10,22 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
+use common::traffic::{Pings, Stop};
+use common::uplinks::{Uplinks, path};
 use common::{
-    Daemon, Namespace, Node, copy_for_anybody, keep_state_beside, namespaces_or_skip, output, replace,
-    stderr, stdout, succeed,
+    Daemon, Namespace, Node, become_nobody, copy_for_anybody, keep_state_beside, namespaces_or_skip, output,
+    replace, stderr, stdout, succeed,
 };
+use device::monotonic;
 use rustix::fs::OFlags;
 use rustix::process::Signal;
+
+/// How long another user floods the control socket, and what a command and a ping take at most meanwhile.
+const FLOODED: Duration = Duration::from_secs(2);
+const USUAL: Duration = Duration::from_secs(2);
 
 /// A tunnel's end whose peer never answers: enough for a daemon to run.
 fn lonely() -> (Node, PathBuf) {
@@ -27,6 +36,12 @@ fn lonely() -> (Node, PathBuf) {
          routes = ['10.88.0.0/16']\n",
     );
     (node, file)
+}
+
+/// A connection to the daemon's socket, of the namespace that the thread is in.
+fn call() -> UnixStream {
+    let address = SocketAddr::from_abstract_name("nawa").expect("a name");
+    UnixStream::connect_addr(&address).expect("it listens")
 }
 
 #[test]
@@ -265,7 +280,7 @@ fn without_descriptors_it_rests() {
         "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
          [metrics]\nlisten = '127.0.0.1:9477'\n",
     );
-    let few = format!("ulimit -n 48; exec {} run {}", env!("CARGO_BIN_EXE_nawa"), file.display());
+    let few = format!("ulimit -n 64; exec {} run {}", env!("CARGO_BIN_EXE_nawa"), file.display());
     let mut daemon = Daemon::spawn(&mut namespace.command("sh", ["-c", &few]));
     let stat = format!("/proc/{}/stat", daemon.id());
     // Ticks of a processor, user's and system's.
@@ -274,10 +289,13 @@ fn without_descriptors_it_rests() {
         let fields: Vec<_> = stat.rsplit(')').next().expect("a name").split_whitespace().collect();
         fields[11..13].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum::<u64>()
     };
-    let _callers: Vec<_> = namespace.within(|| {
-        let address = SocketAddr::from_abstract_name("nawa").expect("a name");
-        (0..80).map(|_| UnixStream::connect_addr(&address).expect("it listens")).collect()
+    // Anybody's, however many, take none.
+    let _others: Vec<_> = namespace.within(|| {
+        become_nobody();
+        (0..80).map(|_| call()).collect()
     });
+    namespace.status();
+    let _callers: Vec<_> = namespace.within(|| (0..80).map(|_| call()).collect());
     let _scraper = namespace.within(|| TcpStream::connect("127.0.0.1:9477").expect("it listens"));
     daemon.read_until("cannot answer on the control socket");
     let before = used();
@@ -328,18 +346,51 @@ fn it_has_all_descriptors_that_it_may_have() {
 #[test]
 fn only_root_may_ask() {
     let Some(_alone) = namespaces_or_skip("only_root_may_ask") else { return };
-    let (namespace, (_node, file)) = (Namespace::new(), lonely());
-    let _daemon = Daemon::start(&namespace, &file);
+    let net = Uplinks::new();
+    net.lead_out();
+    let _daemons = net.start("", "'10.77.0.2/32'", &path("l1", ""));
+    net.wait_up(&["l1"]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = copy_for_anybody(folder.path());
     for command in [&["status"][..], &["down"], &["capture", "-"]] {
         let mut nobody = vec!["--reuid=65534", "--regid=65534", "--clear-groups", &copy];
         nobody.extend(command);
-        let output = output(&mut namespace.command("setpriv", nobody));
+        let output = output(&mut net.van.command("setpriv", nobody));
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(stderr(&output), "nawa: only root may talk to the daemon; use sudo\n");
     }
-    succeed(&mut namespace.nawa(["status"]));
+    // Who calls as fast as he can holds up neither root nor what goes through the tunnel.
+    let done = AtomicBool::new(false);
+    let flood = || {
+        net.van.within(|| {
+            become_nobody();
+            let mut calls = 0_u64;
+            while !done.load(Relaxed) {
+                call();
+                calls += 1;
+            }
+            calls
+        })
+    };
+    std::thread::scope(|scope| {
+        let floods = [scope.spawn(flood), scope.spawn(flood)];
+        let running = Stop(&done);
+        let pings = Pings::start(&net.van, "10.77.0.2");
+        let (since, mut longest) = (monotonic(), Duration::ZERO);
+        while monotonic() < since + FLOODED {
+            let asked = monotonic();
+            let in_time = ["20", env!("CARGO_BIN_EXE_nawa"), "status"];
+            succeed(&mut net.van.command("timeout", in_time));
+            longest = longest.max(monotonic() - asked);
+        }
+        let answers = pings.end();
+        drop(running);
+        let calls: u64 = floods.into_iter().map(|flood| flood.join().expect("it ends")).sum();
+        println!("{calls} calls: root's answer took {longest:.2?} at most, {answers:?}");
+        assert!(calls > 1000, "{calls} calls are no flood");
+        assert!(longest < USUAL, "root's answer took {longest:?}");
+        assert!(answers.longest < USUAL && answers.missing == 0, "{answers:?}");
+    });
 }
 
 #[test]
