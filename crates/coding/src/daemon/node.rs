@@ -10,7 +10,7 @@ use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
 use super::master::Master;
-use super::slave::{self, MonitorName, Slave};
+use super::slave::{self, Slave};
 use super::state::{Change, Deaf, NeighbourStatus, Settings, Status, Unusable};
 use crate::config::{Config, Mode};
 use crate::ethernet::Mac;
@@ -148,7 +148,7 @@ impl Node {
         let Some(air) = &mut slave.air else { return Ok(()) };
         for _ in 0..TURN {
             let (now, own) = (monotonic(), slave.facts.mac);
-            let Ok(socket) = &mut air.monitor else { break };
+            let Ok((socket, _)) = &mut air.monitor else { break };
             let overhearing = &mut air.overhearing;
             let heard =
                 socket.recv(|bytes| overhearing.handle(own, bytes, |frame| layer.handle_slave(now, frame)));
@@ -292,25 +292,23 @@ impl Node {
         }
     }
 
-    fn monitor_name(&self) -> MonitorName {
-        match &self.settings.monitor {
-            Some(given) => MonitorName::Given(given.clone()),
-            None => MonitorName::own(&self.settings.master, self.master.index()),
-        }
+    fn monitor_name(&self) -> String {
+        let own = || slave::own_monitor(&self.settings.master, self.master.index());
+        self.settings.monitor.clone().unwrap_or_else(own)
     }
 
     fn look_for_monitor(&mut self) -> Option<(u32, bool)> {
-        let link = self.master.net.link(self.monitor_name().name()).ok()?;
+        let link = self.master.net.link(&self.monitor_name()).ok()?;
         Some((link.index, link.up))
     }
 
     fn adopt(&mut self, facts: slave::Facts) -> io::Result<()> {
         self.slave = None;
-        let slave = Slave::open(facts, &self.monitor_name())?;
+        let slave = Slave::open(facts, &self.monitor_name(), self.settings.monitor.is_some())?;
         self.monitor = self.look_for_monitor();
         self.master.join(&facts)?;
         self.poller.add(&slave.socket, SLAVE, Interest::Read)?;
-        if let Some(Ok(monitor)) = slave.air.as_ref().map(|air| &air.monitor) {
+        if let Some(Ok((monitor, _))) = slave.air.as_ref().map(|air| &air.monitor) {
             self.poller.add(monitor, MONITOR, Interest::Read)?;
         }
         self.waits_for_room = false;

@@ -44,9 +44,8 @@ pub struct Slave {
 pub struct Air {
     /// What is known of the network by listening.
     pub overhearing: Overhearing,
-    /// The monitor's frames, or why there is none.
-    pub monitor: Result<PromiscuousSocket, Deaf>,
-    _made: Option<Monitor>,
+    /// The monitor's frames, and the monitor if nawa made it; or why there is none.
+    pub monitor: Result<(PromiscuousSocket, Option<Monitor>), Deaf>,
 }
 
 /// Looks at the interface `name`, which is to be used.
@@ -94,12 +93,12 @@ fn comes_by_itself(address: &IpAddr) -> bool {
 }
 
 impl Slave {
-    /// Takes the interface over.
-    pub fn open(facts: Facts, monitor: &MonitorName) -> io::Result<Self> {
+    /// Takes the interface over. A radio's monitor has this name, and is made if it was not `given`.
+    pub fn open(facts: Facts, monitor: &str, given: bool) -> io::Result<Self> {
         // First of all, so that IP never has a packet twice.
         let silence = silence(facts.index).map_err(io::Error::other)?;
         let socket = PromiscuousSocket::open(facts.index, facts.mtu)?;
-        let air = Radio::of(facts.index)?.map(|radio| Air::open(radio, facts, monitor));
+        let air = Radio::of(facts.index)?.map(|radio| Air::open(radio, facts, monitor, given));
         Ok(Self { facts, socket, air, _silence: silence })
     }
 
@@ -113,55 +112,34 @@ impl Slave {
     }
 }
 
-/// The monitor interface of a slave's radio.
-pub enum MonitorName {
-    /// One that somebody else makes.
-    Given(String),
-    /// One to be made.
-    Own(String),
-}
-
 impl Air {
-    fn open(mut radio: Radio, facts: Facts, name: &MonitorName) -> Self {
+    fn open(mut radio: Radio, facts: Facts, name: &str, given: bool) -> Self {
         let overhearing = Overhearing::new(radio.has_keys());
-        // A monitor costs work for each frame on the channel.
-        if radio.aggregates() {
-            return Self { overhearing, monitor: Err(Deaf::Aggregating), _made: None };
-        }
-        let (made, index) = match name {
-            MonitorName::Given(name) => {
-                let link = Net::open().and_then(|mut net| net.link(name));
-                let link = link.map_err(|_| Deaf::Absent(name.clone()));
-                (None, link.and_then(|link| link.up.then_some(link.index).ok_or(Deaf::Down(name.clone()))))
-            }
-            MonitorName::Own(name) => match radio.monitor(name) {
-                Ok(monitor) => {
-                    let index = monitor.index;
-                    (Some(monitor), Ok(index))
-                }
-                Err(error) => (None, Err(Deaf::Refused(name.clone(), error.to_string()))),
-            },
+        let refused = |error: io::Error| Deaf::Refused(name.to_owned(), error.to_string());
+        let found = match radio.aggregates() {
+            // A monitor costs work for each frame on the channel.
+            true => Err(Deaf::Aggregating),
+            false if given => find_monitor(name).map(|index| (index, None)),
+            false => radio.monitor(name).map(|made| (made.index, Some(made))).map_err(refused),
         };
-        let refused = |error: io::Error| Deaf::Refused(name.name().to_owned(), error.to_string());
-        let monitor = index.and_then(|index| PromiscuousSocket::open(index, facts.mtu).map_err(refused));
-        Self { overhearing, monitor, _made: made }
+        let open = |index| PromiscuousSocket::open(index, facts.mtu).map_err(refused);
+        let monitor = found.and_then(|(index, made)| Ok((open(index)?, made)));
+        Self { overhearing, monitor }
     }
 }
 
-impl MonitorName {
-    /// One to be made, named after the master, or by its index if that leaves no room: what two masters' names begin or end with may be
-    /// the same.
-    pub fn own(master: &str, index: u32) -> Self {
-        let named = format!("{master}-mon");
-        MonitorName::Own(if named.len() <= NAME { named } else { format!("mon-{index}") })
-    }
+/// The name of a monitor that is made: after the master, or by its index if that leaves no room, as what two masters' names begin or
+/// end with may be the same.
+pub fn own_monitor(master: &str, index: u32) -> String {
+    let named = format!("{master}-mon");
+    if named.len() <= NAME { named } else { format!("mon-{index}") }
+}
 
-    /// The interface's name.
-    pub fn name(&self) -> &str {
-        match self {
-            MonitorName::Given(name) | MonitorName::Own(name) => name,
-        }
-    }
+/// The index of the interface `name`, if it is up.
+fn find_monitor(name: &str) -> Result<u32, Deaf> {
+    let absent = || Deaf::Absent(name.to_owned());
+    let link = Net::open().and_then(|mut net| net.link(name)).map_err(|_| absent())?;
+    link.up.then_some(link.index).ok_or_else(|| Deaf::Down(name.to_owned()))
 }
 
 /// Keeps IP off the interface with this index.
@@ -180,9 +158,9 @@ mod tests {
 
     #[test]
     fn each_master_has_a_monitor_of_its_own() {
-        let name = |master, index| MonitorName::own(master, index).name().to_owned();
-        assert_eq!(name("nc0", 7), "nc0-mon");
-        let long = [("coding-wlan0", 7), ("coding-wlan1", 8), ("my-coding-wlan0", u32::MAX)];
-        assert_eq!(long.map(|(master, index)| name(master, index)), ["mon-7", "mon-8", "mon-4294967295"]);
+        assert_eq!(own_monitor("nc0", 7), "nc0-mon");
+        for (master, index) in [("coding-wlan0", 7), ("coding-wlan1", 8), ("my-coding-wlan0", u32::MAX)] {
+            assert_eq!(own_monitor(master, index), format!("mon-{index}"));
+        }
     }
 }
