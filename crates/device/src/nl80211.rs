@@ -55,14 +55,16 @@ fn within(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
 }
 
 impl Radio {
-    /// The radio of the interface with this index; `None` if it has none that Linux's 802.11 stack knows.
+    /// The radio of the interface with this index; `None` if it has none that Linux's 802.11 stack knows. Fails where that cannot be
+    /// told, as without descriptors or memory.
     pub fn of(interface: u32) -> io::Result<Option<Self>> {
         let mut socket = match GenericNetlink::open("nl80211") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        let Ok(answer) = socket.request(GET_INTERFACE, &[(ATTR_IFINDEX, &interface.to_ne_bytes())]) else {
-            return Ok(None);
+        let answer = match socket.request(GET_INTERFACE, &[(ATTR_IFINDEX, &interface.to_ne_bytes())]) {
+            Err(no) if matches!(no.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP)) => return Ok(None),
+            answered => answered?,
         };
         let number = |wanted| within(&answer, wanted)?.first_chunk().copied().map(u32::from_ne_bytes);
         let (iftype, width) = (number(ATTR_IFTYPE), number(ATTR_CHANNEL_WIDTH));
@@ -113,5 +115,18 @@ impl Radio {
         let index = net.link(name)?.index;
         net.set_up(index)?;
         Ok(Monitor { index, _owner: self.socket })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_radios_has_none() {
+        // The loopback interface, and one that is not there.
+        for interface in [1, u32::MAX >> 1] {
+            assert!(Radio::of(interface).unwrap().is_none());
+        }
     }
 }
