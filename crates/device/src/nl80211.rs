@@ -1,4 +1,4 @@
-//! Radios, through nl80211 (linux/nl80211.h): whether an interface belongs to one, its keys, and further interfaces that hear all.
+//! Radios, through nl80211 (linux/nl80211.h): whether an interface belongs to one, its network, and further interfaces that hear all.
 
 use std::io;
 
@@ -34,11 +34,21 @@ const GROUP_KEYS: u8 = 4;
 /// A radio that an interface belongs to, for questions about the interface.
 #[derive(Debug)]
 pub struct Radio {
+    /// What its network was when it was asked for.
+    pub network: Network,
     socket: GenericNetlink,
     interface: u32,
-    wiphy: u32,
-    iftype: Option<u32>,
-    width: Option<u32>,
+}
+
+/// What of a radio's network decides who can read its frames, and how they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// The radio's number.
+    pub wiphy: u32,
+    /// The channel's width (`enum nl80211_chan_width`); `None` without a channel.
+    pub width: Option<u32>,
+    /// Whether the interface has a key, so that its network's frames are encrypted.
+    pub encrypted: bool,
 }
 
 /// An interface that hears all that its radio does; gone when dropped, and with the process.
@@ -54,6 +64,13 @@ fn within(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(kind, _)| kind & !NESTED == wanted).map(|(_, found)| found)
 }
 
+impl Network {
+    /// Whether it is one of 802.11n or later, so that many frames go as one.
+    pub fn aggregates(&self) -> bool {
+        self.width.is_some_and(|width| !SINGLE.contains(&width))
+    }
+}
+
 impl Radio {
     /// The radio of the interface with this index; `None` if it has none that Linux's 802.11 stack knows. Fails where that cannot be
     /// told, as without descriptors or memory.
@@ -62,32 +79,17 @@ impl Radio {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        let answer = match socket.request(GET_INTERFACE, &[(ATTR_IFINDEX, &interface.to_ne_bytes())]) {
+        let index = interface.to_ne_bytes();
+        let answer = match socket.request(GET_INTERFACE, &[(ATTR_IFINDEX, &index)]) {
             Err(no) if matches!(no.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP)) => return Ok(None),
             answered => answered?,
         };
         let number = |wanted| within(&answer, wanted)?.first_chunk().copied().map(u32::from_ne_bytes);
-        let (iftype, width) = (number(ATTR_IFTYPE), number(ATTR_CHANNEL_WIDTH));
-        Ok(number(ATTR_WIPHY).map(|wiphy| Self { socket, interface, wiphy, iftype, width }))
-    }
-
-    /// Whether the interface is a station's or an access point's, which sends again what stations send to all.
-    pub fn is_infrastructure(&self) -> bool {
-        // `enum nl80211_iftype`: station, access point, a VLAN of one, and the first two in Wi-Fi Direct.
-        matches!(self.iftype, Some(2..=4 | 8 | 9))
-    }
-
-    /// Whether its network is one of 802.11n or later, so that it sends many frames as one.
-    pub fn aggregates(&self) -> bool {
-        self.width.is_some_and(|width| !SINGLE.contains(&width))
-    }
-
-    /// Whether the interface has a key, so that its network's frames are encrypted.
-    pub fn has_keys(&mut self) -> bool {
-        let interface = self.interface.to_ne_bytes();
-        (0..GROUP_KEYS).any(|key| {
-            self.socket.request(GET_KEY, &[(ATTR_IFINDEX, &interface), (ATTR_KEY_INDEX, &[key])]).is_ok()
-        })
+        let Some(wiphy) = number(ATTR_WIPHY) else { return Ok(None) };
+        let encrypted = (0..GROUP_KEYS)
+            .any(|key| socket.request(GET_KEY, &[(ATTR_IFINDEX, &index), (ATTR_KEY_INDEX, &[key])]).is_ok());
+        let network = Network { wiphy, width: number(ATTR_CHANNEL_WIDTH), encrypted };
+        Ok(Some(Self { network, socket, interface }))
     }
 
     /// Whether the interface is an 802.11s mesh's, and the kernel sends the mesh's frames on, those to all as well.
@@ -104,7 +106,7 @@ impl Radio {
         self.socket.request(
             NEW_INTERFACE,
             &[
-                (ATTR_WIPHY, &self.wiphy.to_ne_bytes()),
+                (ATTR_WIPHY, &self.network.wiphy.to_ne_bytes()),
                 (ATTR_IFNAME, &[name.as_bytes(), &[0]].concat()),
                 (ATTR_IFTYPE, &TYPE_MONITOR.to_ne_bytes()),
                 (ATTR_MONITOR_FLAGS, &[a, b, c, d]),

@@ -77,6 +77,7 @@ fn inside_a_guest() {
     floods_that_repeat_lose_nothing(&wifi);
     a_monitor_that_cannot_be_used_is_named(&wifi);
     a_monitor_that_goes_is_made_again(&wifi);
+    a_network_that_becomes_another_is_looked_at_again(&wifi);
     wifi.join(Kind::Wep);
     is_left_alone_because_it_is(&wifi, "encrypted");
     wifi.join(Kind::Ht);
@@ -396,6 +397,20 @@ fn a_monitor_that_goes_is_made_again(wifi: &Wifi) {
         let there = output(&mut wifi.nodes[1].command("ip", name)).status.success();
         (there && wifi.index(1, "nc0-mon") != before && wifi.status(1)["off_because"].is_null()).then_some(())
     });
+}
+
+/// Left and joined again before anybody looks.
+fn a_network_that_becomes_another_is_looked_at_again(wifi: &Wifi) {
+    let _daemons = wifi.start("");
+    for (ht, off) in [("HT20 ", true), ("", false)] {
+        wifi.iw(1, "dev wlan1 ibss leave");
+        wifi.iw(1, &format!("dev wlan1 ibss join nawa 2412 {ht}fixed-freq 02:ca:fe:00:00:01"));
+        eventually("the network is another", || {
+            let status = wifi.status(1);
+            let is_off = status["off_because"].as_str().is_some_and(|why| why.contains("802.11n"));
+            (status["waits_because"].is_null() && is_off == off).then_some(())
+        });
+    }
 }
 
 /// It works as without coding, and says so.

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use device::nl80211::Radio;
 use device::poller::Interest;
 use device::worker::{Asked, Inbox};
 use device::{Changes, Poller, Waker, monotonic};
@@ -10,7 +11,7 @@ use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
 use super::master::Master;
-use super::slave::{self, Slave};
+use super::slave::{self, Facts, Slave};
 use super::state::{Change, Deaf, NeighbourStatus, Settings, Status, Unusable};
 use crate::config::{Config, Mode};
 use crate::ethernet::Mac;
@@ -280,10 +281,12 @@ impl Node {
             Some(taken) => Err(Unusable::Port(taken)),
             None => slave::look(&mut self.master.net, interface),
         };
-        let opened = self.slave.as_ref().map(|slave| slave.facts);
+        let opened =
+            self.slave.as_ref().map(|slave| (slave.facts, slave.air.as_ref().map(|air| air.network)));
+        let network = |facts: Facts| Radio::of(facts.index).map(|radio| radio.map(|radio| radio.network));
         match looked {
-            // A monitor that went, or came, is opened anew with the slave.
-            Ok(facts) if opened == Some(facts) && self.monitor == monitor => Ok(()),
+            // A monitor that went, or came, is opened anew with the slave, and so is what has another network.
+            Ok(facts) if self.monitor == monitor && opened == Some((facts, network(facts)?)) => Ok(()),
             Ok(facts) => self.adopt(facts),
             Err(unusable) => {
                 self.lose(unusable.to_string());
@@ -302,7 +305,7 @@ impl Node {
         Some((link.index, link.up))
     }
 
-    fn adopt(&mut self, facts: slave::Facts) -> io::Result<()> {
+    fn adopt(&mut self, facts: Facts) -> io::Result<()> {
         self.slave = None;
         let slave = Slave::open(facts, &self.monitor_name(), self.settings.monitor.is_some())?;
         self.monitor = self.look_for_monitor();

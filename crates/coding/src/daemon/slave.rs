@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 
 use bpf::tc::{self, Attached, Direction};
-use device::nl80211::{Monitor, Radio};
+use device::nl80211::{Monitor, Network, Radio};
 use device::{Net, PromiscuousSocket};
 
 use super::state::{Deaf, LEAST_MTU, Unusable};
@@ -42,6 +42,8 @@ pub struct Slave {
 
 /// How a radio's neighbours are overheard.
 pub struct Air {
+    /// What the radio's network was when the slave was opened.
+    pub network: Network,
     /// What is known of the network by listening.
     pub overhearing: Overhearing,
     /// The monitor's frames, and the monitor if nawa made it; or why there is none.
@@ -113,10 +115,10 @@ impl Slave {
 }
 
 impl Air {
-    fn open(mut radio: Radio, facts: Facts, name: &str, given: bool) -> Self {
-        let overhearing = Overhearing::new(radio.has_keys());
+    fn open(radio: Radio, facts: Facts, name: &str, given: bool) -> Self {
+        let network = radio.network;
         let refused = |error: io::Error| Deaf::Refused(name.to_owned(), error.to_string());
-        let found = match radio.aggregates() {
+        let found = match network.aggregates() {
             // A monitor costs work for each frame on the channel.
             true => Err(Deaf::Aggregating),
             false if given => find_monitor(name).map(|index| (index, None)),
@@ -124,7 +126,7 @@ impl Air {
         };
         let open = |index| PromiscuousSocket::open(index, facts.mtu).map_err(refused);
         let monitor = found.and_then(|(index, made)| Ok((open(index)?, made)));
-        Self { overhearing, monitor }
+        Self { network, overhearing: Overhearing::new(network.encrypted), monitor }
     }
 }
 
