@@ -40,11 +40,13 @@ pub struct Radio {
     interface: u32,
 }
 
-/// What of a radio's network decides who can read its frames, and how they go.
+/// What of an interface and its network decides who can read its frames, and how they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     /// The radio's number.
     pub wiphy: u32,
+    /// The interface's kind (`enum nl80211_iftype`).
+    pub kind: u32,
     /// The channel's width (`enum nl80211_chan_width`); `None` without a channel.
     pub width: Option<u32>,
     /// Whether the interface has a key, so that its network's frames are encrypted.
@@ -65,6 +67,11 @@ fn within(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
 }
 
 impl Network {
+    /// Whether frames go from station to station, by no access point: ad-hoc, in a mesh, and outside any network, as vehicles' (802.11p).
+    pub fn is_of_peers(&self) -> bool {
+        matches!(self.kind, 1 | 7 | 11)
+    }
+
     /// Whether it is one of 802.11n or later, so that many frames go as one.
     pub fn aggregates(&self) -> bool {
         self.width.is_some_and(|width| !SINGLE.contains(&width))
@@ -85,10 +92,10 @@ impl Radio {
             answered => answered?,
         };
         let number = |wanted| within(&answer, wanted)?.first_chunk().copied().map(u32::from_ne_bytes);
-        let Some(wiphy) = number(ATTR_WIPHY) else { return Ok(None) };
+        let (Some(wiphy), Some(kind)) = (number(ATTR_WIPHY), number(ATTR_IFTYPE)) else { return Ok(None) };
         let encrypted = (0..GROUP_KEYS)
             .any(|key| socket.request(GET_KEY, &[(ATTR_IFINDEX, &index), (ATTR_KEY_INDEX, &[key])]).is_ok());
-        let network = Network { wiphy, width: number(ATTR_CHANNEL_WIDTH), encrypted };
+        let network = Network { wiphy, kind, width: number(ATTR_CHANNEL_WIDTH), encrypted };
         Ok(Some(Self { network, socket, interface }))
     }
 

@@ -118,11 +118,11 @@ impl Air {
     fn open(radio: Radio, facts: Facts, name: &str, given: bool) -> Self {
         let network = radio.network;
         let refused = |error: io::Error| Deaf::Refused(name.to_owned(), error.to_string());
-        let found = match network.aggregates() {
+        let found = match useless(&network) {
             // A monitor costs work for each frame on the channel.
-            true => Err(Deaf::Aggregating),
-            false if given => find_monitor(name).map(|index| (index, None)),
-            false => radio.monitor(name).map(|made| (made.index, Some(made))).map_err(refused),
+            Some(useless) => Err(useless),
+            None if given => find_monitor(name).map(|index| (index, None)),
+            None => radio.monitor(name).map(|made| (made.index, Some(made))).map_err(refused),
         };
         let open = |index| PromiscuousSocket::open(index, facts.mtu).map_err(refused);
         let monitor = found.and_then(|(index, made)| Ok((open(index)?, made)));
@@ -144,6 +144,13 @@ fn find_monitor(name: &str) -> Result<u32, Deaf> {
     link.up.then_some(link.index).ok_or_else(|| Deaf::Down(name.to_owned()))
 }
 
+/// Why coding gains nothing in such a network, if so.
+fn useless(network: &Network) -> Option<Deaf> {
+    // First, since the queue below depends on it.
+    let aggregating = network.aggregates().then_some(Deaf::Aggregating);
+    aggregating.or((!network.is_of_peers()).then_some(Deaf::Infrastructure))
+}
+
 /// Keeps IP off the interface with this index.
 fn silence(interface: u32) -> Result<Attached, bpf::Error> {
     bpf::xdp::load(OBJECT, &[])?.attach_to_hook(PROGRAM, interface, Direction::Ingress)
@@ -163,6 +170,19 @@ mod tests {
         assert_eq!(own_monitor("nc0", 7), "nc0-mon");
         for (master, index) in [("coding-wlan0", 7), ("coding-wlan1", 8), ("my-coding-wlan0", u32::MAX)] {
             assert_eq!(own_monitor(master, index), format!("mon-{index}"));
+        }
+    }
+
+    #[test]
+    fn coding_is_for_stations_that_reach_each_other_frame_by_frame() {
+        // Station, access point, its VLAN's, both of Wi-Fi Direct; ad-hoc, mesh, outside any network; 20 MHz without HT, and with it.
+        let of = |kind, width| useless(&Network { wiphy: 0, kind, width, encrypted: false });
+        for kind in [2, 3, 4, 8, 9] {
+            assert_eq!(of(kind, Some(0)), Some(Deaf::Infrastructure), "{kind}");
+        }
+        for kind in [1, 7, 11] {
+            assert_eq!([of(kind, None), of(kind, Some(0))], [None, None], "{kind}");
+            assert_eq!(of(kind, Some(1)), Some(Deaf::Aggregating), "{kind}");
         }
     }
 }

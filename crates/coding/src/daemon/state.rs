@@ -59,6 +59,11 @@ pub enum Deaf {
          (`iw dev … ibss join NAME FREQUENCY NOHT`)"
     )]
     Aggregating,
+    /// A station's, an access point's.
+    #[error(
+        "the access point of the slave's network passes frames on, below coding; make the slave ad-hoc (`iw dev … set type ibss`)"
+    )]
+    Infrastructure,
     /// Pairwise keys, or one of WEP.
     #[error(
         "the network is encrypted, so that nobody can read what neighbours send each other; encrypt above it, as a tunnel does"
