@@ -500,6 +500,20 @@ fn a_relay_tells_nobody_to_do_without_it() {
     let _daemon = Daemon::start(chain.node(1), &chain.file(1, ""));
     let redirects = || fs::read_to_string("/proc/sys/net/ipv4/conf/nc0/send_redirects").expect("a setting");
     assert_eq!(chain.node(1).within(redirects).trim(), "0");
+    // The kernel asks the setting of `all` as well, which is not the daemon's to change.
+    let warning = |all: &str| {
+        let set = |key: &str, value: &str| {
+            fs::write(format!("/proc/sys/net/ipv4/{key}"), value).expect("a sysctl");
+        };
+        chain.node(1).within(|| {
+            set("ip_forward", "1");
+            set("conf/all/send_redirects", all);
+        });
+        chain.status(1)["warning"].clone()
+    };
+    let said = warning("1");
+    assert!(said.as_str().is_some_and(|text| text.contains("ipv4/conf/all/send_redirects")), "{said}");
+    assert_eq!(warning("0"), Value::Null);
 }
 
 #[test]

@@ -11,6 +11,11 @@ use super::slave::Facts;
 use super::state::StartError;
 use crate::header;
 
+/// A relay sends what it forwards back by the interface that it came by, and the kernel would tell the neighbours to do without the
+/// relay. IPv6 cannot be kept from that, so that nobody listens.
+const SEND_REDIRECTS: &str = "/proc/sys/net/ipv4/conf/*/send_redirects";
+const ACCEPT_REDIRECTS: &str = "/proc/sys/net/ipv6/conf/*/accept_redirects";
+
 /// The master, up; gone when dropped.
 #[derive(Debug)]
 pub struct Master {
@@ -18,6 +23,7 @@ pub struct Master {
     pub tap: Tap,
     /// Open already, where descriptors have run out.
     pub net: Net,
+    name: String,
     index: u32,
     mtu: u32,
     addresses: Vec<IpNet>,
@@ -34,18 +40,8 @@ impl Master {
         let tap = Tap::create(name).map_err(failed)?;
         tap.set_carrier(false).map_err(failed)?;
         let link = net.link(name).map_err(failed)?;
-        // A relay sends what it forwards back by the interface that it came by. The kernel would tell the neighbours to do without
-        // the relay, unless both this and the setting of `all` forbid it. IPv6 has no such setting, so that nobody listens instead.
-        for setting in ["ipv4/conf/*/send_redirects", "ipv6/conf/*/accept_redirects"] {
-            let redirects = format!("/proc/sys/net/{}", setting.replace('*', name));
-            // A kernel without IPv6 has none.
-            if let Err(error) = std::fs::write(&redirects, "0")
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                tracing::warn!("cannot switch ICMP redirects off: {redirects}: {error}");
-            }
-        }
-        let mut master = Self { tap, net, index: link.index, mtu: link.mtu, addresses: Vec::new() };
+        let name = name.to_owned();
+        let mut master = Self { tap, net, name, index: link.index, mtu: link.mtu, addresses: Vec::new() };
         master.set_addresses(addresses).map_err(failed)?;
         master.net.set_up(link.index).map_err(failed)?;
         Ok(master)
@@ -72,10 +68,24 @@ impl Master {
         self.net.set_mac(self.index, slave.mac.0)?;
         self.net.set_mtu(self.index, mtu)?;
         self.mtu = mtu;
+        // Each time, for IPv6 forgets its own where the MTU was too small for it. `redirects` says what fails.
+        for setting in [SEND_REDIRECTS, ACCEPT_REDIRECTS] {
+            let _ = std::fs::write(setting.replace('*', &self.name), "0");
+        }
         if let Err(error) = self.add_missing() {
             tracing::warn!("{error}");
         }
         self.tap.set_carrier(true)
+    }
+
+    /// What is wrong if redirects are on. The kernel sends them as well where this host's own setting, of `all`, has it.
+    pub fn redirects(&self) -> Option<String> {
+        let is_on = |file: &String| std::fs::read_to_string(file).is_ok_and(|value| value.trim() != "0");
+        let forwards = is_on(&format!("/proc/sys/net/ipv4/conf/{}/forwarding", self.name));
+        let send = ["all", &self.name].map(|of| SEND_REDIRECTS.replace('*', of));
+        let accept = [ACCEPT_REDIRECTS.replace('*', &self.name)];
+        let setting = send.into_iter().filter(|_| forwards).chain(accept).find(is_on)?;
+        Some(format!("ICMP redirects tell hosts to do without a relay; `echo 0 > {setting}`"))
     }
 
     /// What is wrong if it is too small for one of its addresses, where the slave's name is this.

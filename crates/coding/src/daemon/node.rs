@@ -268,31 +268,40 @@ impl Node {
     /// # Errors
     /// It is as it should be, and cannot be opened.
     pub fn refresh(&mut self) -> io::Result<()> {
-        let (monitor, interface) = (self.look_for_monitor(), &self.settings.interface);
-        let warning = slave::own_address(interface).map(|address| {
-            format!("`{interface}` has the address {address}, which nothing reaches, since IP runs on the master; take it off")
-        });
-        let warning = warning.or_else(|| self.master.is_too_small(interface));
-        if let Some(warning) = warning.as_ref().filter(|_| self.warning != warning) {
-            tracing::warn!("{warning}");
-        }
-        self.warning = warning;
+        let monitor = self.look_for_monitor();
         let looked = match self.master.taken() {
             Some(taken) => Err(Unusable::Port(taken)),
-            None => slave::look(&mut self.master.net, interface),
+            None => slave::look(&mut self.master.net, &self.settings.interface),
         };
         let opened =
             self.slave.as_ref().map(|slave| (slave.facts, slave.air.as_ref().map(|air| air.network)));
         let network = |facts: Facts| Radio::of(facts.index).map(|radio| radio.map(|radio| radio.network));
         match looked {
             // A monitor that went, or came, is opened anew with the slave, and so is what has another network.
-            Ok(facts) if self.monitor == monitor && opened == Some((facts, network(facts)?)) => Ok(()),
-            Ok(facts) => self.adopt(facts),
-            Err(unusable) => {
-                self.lose(unusable.to_string());
-                Ok(())
-            }
+            Ok(facts) if self.monitor == monitor && opened == Some((facts, network(facts)?)) => {}
+            Ok(facts) => self.adopt(facts)?,
+            Err(unusable) => self.lose(unusable.to_string()),
         }
+        let warning = self.wrong();
+        if let Some(warning) = warning.as_ref().filter(|_| self.warning != warning) {
+            tracing::warn!("{warning}");
+        }
+        self.warning = warning;
+        Ok(())
+    }
+
+    /// What is wrong and does not stop it. Of sysctls nobody tells, so it is looked at whenever somebody asks.
+    fn wrong(&self) -> Option<String> {
+        let (interface, slave) = (&self.settings.interface, self.slave.as_ref());
+        let all = [
+            slave::own_address(interface).map(|address| {
+                format!("`{interface}` has the address {address}, which nothing reaches, since IP runs on the master; take it off")
+            }),
+            self.master.is_too_small(interface),
+            slave.and(self.master.redirects()),
+        ];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join("; besides, "))
     }
 
     fn monitor_name(&self) -> String {
@@ -362,7 +371,7 @@ impl Asked<Status, Change> for Node {
             master: master.clone(),
             mode: self.mode().name(),
             off_because: self.deaf.as_ref().map(Deaf::to_string),
-            warning: self.warning.clone(),
+            warning: self.wrong(),
             neighbours: neighbours.collect(),
             wait_ms: ms(change.wait),
             thin_acks: change.thin_acks,
