@@ -150,16 +150,7 @@ impl Wifi {
 
     /// A daemon on every node, and routes by which the ends reach each other over the middle.
     fn start(&self, more: &str) -> Vec<Daemon> {
-        let daemons = self.nodes[..3].iter().enumerate().map(|(number, node)| {
-            let path = self.folder.path().join(format!("{number}.toml"));
-            let addresses = format!("['10.88.0.{}/24']", number + 1);
-            let text = format!(
-                "[[coding]]\ninterface = 'wlan{number}'\nmaster = 'nc0'\naddresses = {addresses}\n{more}"
-            );
-            fs::write(&path, text).expect("the configuration file");
-            Daemon::start(node, &path)
-        });
-        let daemons = daemons.collect();
+        let daemons = (0..3).map(|number| self.code(number, more)).collect();
         self.nodes[0].ip("route replace 10.88.0.3/32 via 10.88.0.2 dev nc0");
         self.nodes[2].ip("route replace 10.88.0.1/32 via 10.88.0.2 dev nc0");
         self.nodes[1].within(|| {
@@ -178,6 +169,16 @@ impl Wifi {
             common::output(&mut self.nodes[0].command("ping", ping)).status.success().then_some(())
         });
         daemons
+    }
+
+    /// A daemon that codes.
+    fn code(&self, node: usize, more: &str) -> Daemon {
+        let path = self.folder.path().join(format!("{node}.toml"));
+        let addresses = format!("['10.88.0.{}/24']", node + 1);
+        let text =
+            format!("[[coding]]\ninterface = 'wlan{node}'\nmaster = 'nc0'\naddresses = {addresses}\n{more}");
+        fs::write(&path, text).expect("the configuration file");
+        Daemon::start(&self.nodes[node], &path)
     }
 
     /// A daemon that floods.
@@ -282,6 +283,15 @@ fn a_mesh_that_forwards_is_named(wifi: &Wifi) {
         wifi.iw(0, &format!("dev wlan0 set mesh_param mesh_fwding {forwards}"));
         let told = warnings(wifi);
         assert_eq!((told.contains("mesh_fwding"), told.contains("access point")), (named, false), "{told}");
+    }
+    let _daemon = wifi.code(0, "");
+    for forwards in [1, 0] {
+        wifi.iw(0, &format!("dev wlan0 set mesh_param mesh_fwding {forwards}"));
+        eventually("the node that codes says so, or no longer", || {
+            let warning = wifi.status(0)["warning"].clone();
+            let named = warning.as_str().is_some_and(|text| text.contains("mesh_fwding"));
+            (named == (forwards == 1)).then_some(())
+        });
     }
 }
 

@@ -290,15 +290,19 @@ impl Node {
         Ok(())
     }
 
-    /// What is wrong and does not stop it. Of sysctls nobody tells, so it is looked at whenever somebody asks.
+    /// What is wrong and does not stop it. Of sysctls and a mesh's settings nobody tells, so it is looked at whenever somebody asks.
     fn wrong(&self) -> Option<String> {
         let (interface, slave) = (&self.settings.interface, self.slave.as_ref());
+        let radio = slave.and_then(|slave| Radio::of(slave.facts.index).ok()?);
         let all = [
             slave::own_address(interface).map(|address| {
                 format!("`{interface}` has the address {address}, which nothing reaches, since IP runs on the master; take it off")
             }),
             self.master.is_too_small(interface),
             slave.and(self.master.redirects()),
+            radio.is_some_and(|mut radio| radio.forwards()).then(|| {
+                format!("`{interface}`'s own mesh forwards packets below coding; `iw dev {interface} set mesh_param mesh_fwding 0`")
+            }),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.join("; besides, "))
