@@ -72,6 +72,11 @@ impl Network {
         matches!(self.kind, 1 | 7 | 11)
     }
 
+    /// Whether the interface is a monitor of the radio that the `other` belongs to.
+    pub fn is_monitor_of(&self, other: &Self) -> bool {
+        self.kind == TYPE_MONITOR && self.wiphy == other.wiphy
+    }
+
     /// Whether it is one of 802.11n or later, so that many frames go as one.
     pub fn aggregates(&self) -> bool {
         self.width.is_some_and(|width| !SINGLE.contains(&width))
@@ -130,6 +135,13 @@ impl Radio {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_monitor_is_one_by_its_kind_and_its_radio() {
+        let of = |wiphy, kind| Network { wiphy, kind, width: None, encrypted: false };
+        let is_monitor = |wiphy, kind| of(wiphy, kind).is_monitor_of(&of(1, 7));
+        assert_eq!([is_monitor(1, 6), is_monitor(1, 2), is_monitor(0, 6)], [true, false, false]);
+    }
 
     #[test]
     fn what_is_no_radios_has_none() {

@@ -451,6 +451,15 @@ fn an_address_that_appears_on_the_slave_is_said_and_stops_nothing() {
 }
 
 #[test]
+fn a_monitor_that_no_radio_has_is_said() {
+    let Some(_alone) = namespaces_or_skip("a_monitor_that_no_radio_has_is_said") else { return };
+    let chain = Chain::new(1);
+    let _daemon = chain.start(1, "monitor = 'mon0'\n");
+    let warning = chain.status(1)["warning"].clone();
+    assert!(warning.as_str().is_some_and(|text| text.contains("`mon0` is not used")), "{warning}");
+}
+
+#[test]
 fn a_slave_that_is_too_small_for_ipv6_is_said_and_loses_no_address() {
     let name = "a_slave_that_is_too_small_for_ipv6_is_said_and_loses_no_address";
     let Some(_alone) = namespaces_or_skip(name) else { return };

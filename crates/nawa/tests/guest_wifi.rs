@@ -371,12 +371,20 @@ fn heard(wifi: &Wifi, from: usize, limit: Option<Duration>) -> Vec<usize> {
 
 fn a_monitor_that_cannot_be_used_is_named(wifi: &Wifi) {
     let _daemons = wifi.start("monitor = 'mon7'\n");
-    let status = wifi.status(1);
-    assert_eq!(status["mode"], "off");
-    assert!(
-        status["off_because"].as_str().is_some_and(|why| why.contains("no interface `mon7`")),
-        "{status}"
-    );
+    assert_eq!(wifi.status(1)["mode"], "off");
+    // It is not there, is of another kind, is no radio's.
+    let is_none = || {
+        let why = wifi.status(1)["off_because"].clone();
+        assert!(why.as_str().is_some_and(|why| why.contains("no interface `mon7`")), "{why}");
+    };
+    is_none();
+    wifi.iw(1, "dev wlan1 interface add mon7 type managed");
+    is_none();
+    wifi.iw(1, "dev mon7 del");
+    wifi.nodes[1].ip("tuntap add mon7 mode tap");
+    wifi.nodes[1].ip("link set mon7 up");
+    is_none();
+    wifi.nodes[1].ip("tuntap del mon7 mode tap");
     wifi.iw(1, "dev wlan1 interface add mon7 type monitor flags otherbss");
     wifi.nodes[1].ip("link set mon7 up");
     let is_used = || eventually("it is used", || wifi.status(1)["off_because"].is_null().then_some(()));

@@ -39,7 +39,7 @@ pub struct Node {
     master: Master,
     /// None while it cannot be used, for the reason in `because`.
     slave: Option<Slave>,
-    /// The monitor's interface when the slave was opened: its index, and whether it was up.
+    /// The monitor's interface when the slave was opened: its index, and whether it was up and no Ethernet's, which monitors never are.
     monitor: Option<(u32, bool)>,
     because: Option<String>,
     /// When it is looked at again without news of it.
@@ -292,8 +292,10 @@ impl Node {
 
     /// What is wrong and does not stop it. Of sysctls and a mesh's settings nobody tells, so it is looked at whenever somebody asks.
     fn wrong(&self) -> Option<String> {
-        let (interface, slave) = (&self.settings.interface, self.slave.as_ref());
+        let Settings { interface, monitor, .. } = &self.settings;
+        let slave = self.slave.as_ref();
         let radio = slave.and_then(|slave| Radio::of(slave.facts.index).ok()?);
+        let unused = monitor.as_ref().filter(|_| slave.is_some_and(|slave| slave.air.is_none()));
         let all = [
             slave::own_address(interface).map(|address| {
                 format!("`{interface}` has the address {address}, which nothing reaches, since IP runs on the master; take it off")
@@ -303,6 +305,7 @@ impl Node {
             radio.is_some_and(|mut radio| radio.forwards()).then(|| {
                 format!("`{interface}`'s own mesh forwards packets below coding; `iw dev {interface} set mesh_param mesh_fwding 0`")
             }),
+            unused.map(|name| format!("`{interface}` is no radio's, and `{name}` is not used; leave `monitor` out")),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.join("; besides, "))
@@ -315,7 +318,7 @@ impl Node {
 
     fn look_for_monitor(&mut self) -> Option<(u32, bool)> {
         let link = self.master.net.link(&self.monitor_name()).ok()?;
-        Some((link.index, link.up))
+        Some((link.index, link.up && !link.ethernet))
     }
 
     fn adopt(&mut self, facts: Facts) -> io::Result<()> {

@@ -121,7 +121,7 @@ impl Air {
         let found = match useless(&network) {
             // A monitor costs work for each frame on the channel.
             Some(useless) => Err(useless),
-            None if given => find_monitor(name).map(|index| (index, None)),
+            None if given => find_monitor(name, &network, refused).map(|index| (index, None)),
             None => radio.monitor(name).map(|made| (made.index, Some(made))).map_err(refused),
         };
         let open = |index| PromiscuousSocket::open(index, facts.mtu).map_err(refused);
@@ -137,10 +137,12 @@ pub fn own_monitor(master: &str, index: u32) -> String {
     if named.len() <= NAME { named } else { format!("mon-{index}") }
 }
 
-/// The index of the interface `name`, if it is up.
-fn find_monitor(name: &str) -> Result<u32, Deaf> {
+/// The index of the interface `name`, if it is a monitor of this network's radio, and up.
+fn find_monitor(name: &str, network: &Network, refused: impl Fn(io::Error) -> Deaf) -> Result<u32, Deaf> {
     let absent = || Deaf::Absent(name.to_owned());
     let link = Net::open().and_then(|mut net| net.link(name)).map_err(|_| absent())?;
+    let radio = Radio::of(link.index).map_err(refused)?;
+    radio.filter(|radio| radio.network.is_monitor_of(network)).ok_or_else(absent)?;
     link.up.then_some(link.index).ok_or_else(|| Deaf::Down(name.to_owned()))
 }
 

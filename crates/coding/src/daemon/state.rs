@@ -42,8 +42,8 @@ pub struct Change {
 /// Why nothing is coded on a radio: sums would be lost to whoever should overhear them, or cost more than they gain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Deaf {
-    /// The named one is not there.
-    #[error("there is no interface `{0}`; make it a monitor of the slave's radio, or leave `monitor` out")]
+    /// The named one is not there, or is of another kind or radio.
+    #[error("no interface `{0}` is a monitor of the slave's radio; make it one, or leave `monitor` out")]
     Absent(String),
     /// The driver, or a name that is taken.
     #[error("what neighbours send each other is not heard: the monitor interface `{0}` cannot be used ({1})")]
