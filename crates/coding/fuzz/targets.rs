@@ -23,7 +23,7 @@ pub fn layer(data: &[u8]) {
     let mode = Mode::ALL[usize::from(mode % 5)];
     let mac = Mac([2, 0, 0, 0, 0, 2]);
     let (wait, thin_acks) = (Duration::from_millis(2), mode == Mode::Any);
-    let mut layer = NcLayer::new(Config { mode, wait, thin_acks, mac, mtu: 1560 }, 1);
+    let mut layer = NcLayer::new(Config { mode, wait, thin_acks, mac, mtu: 1560, ..Config::default() }, 1);
     let mut now = Duration::ZERO;
     while let Some((&[side, high, low], after)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes([high, low])).min(after.len());

@@ -38,7 +38,7 @@ impl Mode {
 }
 
 /// A node's NC layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Config {
     /// What is coded.
     pub mode: Mode,
@@ -50,6 +50,9 @@ pub struct Config {
     pub mac: Mac,
     /// What the slave carries behind an Ethernet header, in bytes.
     pub mtu: usize,
+    /// Whether frames for others come from a radio's monitor. A driver may hand up none, so that this node says that it decodes only to
+    /// relays that it overhears.
+    pub by_monitor: bool,
 }
 
 impl Config {

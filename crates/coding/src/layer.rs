@@ -46,6 +46,8 @@ pub struct NcLayer {
     /// Frames for other nodes that were heard, by sender, and when the last was.
     overheard: BTreeMap<Mac, (u64, Duration)>,
     greetings: Greetings,
+    /// The relay that asked last, if it got no answer, and is not overheard since.
+    unanswered: Option<Mac>,
     /// Until then a relay may code for this node, whatever its mode has become.
     coded_for_until: Duration,
     /// When many packets waited last (mode `any`).
@@ -70,6 +72,7 @@ impl NcLayer {
             reception: Reception::default(),
             overheard: BTreeMap::new(),
             greetings: Greetings::new(secret),
+            unanswered: None,
             coded_for_until: Duration::ZERO,
             many_waited: None,
             quiet_until: Duration::ZERO,
@@ -86,7 +89,7 @@ impl NcLayer {
         let waiting = [self.flows.clear(), self.holds.clear()].concat();
         self.send_held(now, waiting);
         self.interface_queue.set_by_flow(now, config.queues_by_flow());
-        self.config = config;
+        (self.config, self.unanswered) = (config, None);
     }
 
     /// How it works.
@@ -121,6 +124,14 @@ impl NcLayer {
         let mut all = self.neighbours.all(now);
         self.overheard.iter().for_each(|(mac, (count, _))| all.entry(*mac).or_default().overheard = *count);
         all
+    }
+
+    /// Whether sums past this node are lost, or not sent, for want of overhearing: of a relay that asked. In the paper's modes nobody
+    /// asks, and only an end of a chain can tell: it has had packets and overheard nothing.
+    pub fn is_deaf(&self) -> bool {
+        let asks_nobody = self.config.by_monitor && !matches!(self.config.mode, Mode::Off | Mode::Any);
+        let nothing = self.overheard.is_empty() && self.arrivals.len() > 0 && self.stats.relayed == 0;
+        self.unanswered.is_some() || asks_nobody && nothing
     }
 
     /// Whether there may be something to code, so that packets are to wait here: in mode `any` if two neighbours decode, as only a
@@ -167,6 +178,7 @@ impl NcLayer {
         }
         let (count, last) = self.overheard.entry(from).or_default();
         (*count, *last) = (*count + 1, now);
+        self.unanswered = self.unanswered.filter(|relay| *relay != from);
     }
 
     /// The next frame for IP.

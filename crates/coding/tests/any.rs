@@ -163,6 +163,22 @@ fn no_other_nc_frame_makes_a_host_one_that_decodes() {
 }
 
 #[test]
+fn over_a_radio_only_a_relay_that_is_overheard_is_told_that_this_node_decodes() {
+    let config = coding::Config { by_monitor: true, ..config(1, Mode::Any, ms(10)) };
+    let mut left = NcLayer::new(config, 1);
+    let mut asked = |millis: u64, relay: usize, to: usize| {
+        let question = greeting(relay, mac(to), Greeting { asks: true, nonce: 7 });
+        left.handle_slave(ms(millis), &question);
+        (sent(&mut left, ms(millis)).len(), left.is_deaf())
+    };
+    assert_eq!(asked(0, 2, 1), (0, true), "nothing was overheard yet");
+    assert_eq!(asked(1, 4, 3), (0, true), "another relay was");
+    assert_eq!(asked(2, 2, 3), (0, false), "now it was");
+    assert_eq!(asked(3, 2, 1), (1, false));
+    assert_eq!(asked(8002, 2, 1), (0, true), "that was too long ago");
+}
+
+#[test]
 fn a_first_receiver_that_falls_silent_is_coded_for_no_longer_than_eight_seconds() {
     let mut layer = trying_relay();
     let mut now = LATER;

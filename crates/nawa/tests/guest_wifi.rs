@@ -73,6 +73,7 @@ fn inside_a_guest() {
     wifi.join(Kind::AdHoc);
     a_radio_hears_others_by_a_monitor_only(&wifi);
     sums_are_decoded_at_both_ends(&wifi);
+    who_overhears_nothing_is_not_coded_for_and_says_so(&wifi);
     floods_reach_everybody_over_three_hops(&wifi);
     floods_that_repeat_lose_nothing(&wifi);
     a_monitor_that_cannot_be_used_is_named(&wifi);
@@ -276,6 +277,25 @@ fn sums_are_decoded_at_both_ends(wifi: &Wifi) {
     assert_eq!(relay["neighbours"].as_array().map(Vec::len), Some(2), "{relay}");
     assert!(relay["sent_coded_frames"].as_u64() > Some(0), "{relay}");
     assert!(any * 10 <= off * 9, "{any} frames where mode off takes {off}");
+}
+
+/// Until the radios hand up what is for others. The middle needs none of it.
+fn who_overhears_nothing_is_not_coded_for_and_says_so(wifi: &Wifi) {
+    wifi.air.keep_what_is_for_others(true);
+    let _daemons = wifi.start("");
+    for (deaf, decoding) in [([true, false, true], 0), ([false; 3], 2)] {
+        eventually("the ends say what they overhear", || {
+            let ping = ["-q", "-n", "-c", "1", "-W", "2", "10.88.0.3"];
+            output(&mut wifi.nodes[0].command("ping", ping));
+            let nodes = [0, 1, 2].map(|node| wifi.status(node));
+            let is_deaf = |text: &str| text.contains("nothing of what neighbours send");
+            let said = nodes.each_ref().map(|node| node["warning"].as_str().is_some_and(is_deaf));
+            let neighbours = nodes[1]["neighbours"].as_array().into_iter().flatten();
+            let count = neighbours.filter(|one| one["decodes"] == true).count();
+            (said == deaf && count == decoding).then_some(())
+        });
+        wifi.air.keep_what_is_for_others(false);
+    }
 }
 
 fn a_mesh_that_forwards_is_named(wifi: &Wifi) {

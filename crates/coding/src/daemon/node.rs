@@ -14,7 +14,6 @@ use super::master::Master;
 use super::slave::{self, Facts, Slave};
 use super::state::{Change, Deaf, NeighbourStatus, Settings, Status, Unusable};
 use crate::config::{Config, Mode};
-use crate::ethernet::Mac;
 use crate::layer::NcLayer;
 
 const WAKER: u64 = 0;
@@ -68,7 +67,7 @@ impl Node {
         poller.add(&changes, CHANGES, Interest::Read)?;
         poller.add(&master.tap, MASTER, Interest::Read)?;
         let secret = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
-        let config = Config { mode: Mode::Off, wait, thin_acks, mac: Mac::default(), mtu: 0 };
+        let config = Config { mode: Mode::Off, wait, thin_acks, ..Config::default() };
         let layer = NcLayer::new(config, secret);
         let buffer = vec![0; LONGEST].into();
         Ok(Self {
@@ -306,6 +305,10 @@ impl Node {
                 format!("`{interface}`'s own mesh forwards packets below coding; `iw dev {interface} set mesh_param mesh_fwding 0`")
             }),
             unused.map(|name| format!("`{interface}` is no radio's, and `{name}` is not used; leave `monitor` out")),
+            self.layer.is_deaf().then(|| {
+                let name = self.monitor_name();
+                format!("`{name}` hears nothing of what neighbours send each other, so that sums past this node are in vain; another driver may hand it up")
+            }),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.join("; besides, "))
@@ -331,9 +334,10 @@ impl Node {
             self.poller.add(monitor, MONITOR, Interest::Read)?;
         }
         self.waits_for_room = false;
-        let (mac, mtu) = (facts.mac, facts.mtu as usize);
+        let (mac, mtu, by_monitor) = (facts.mac, facts.mtu as usize, slave.air.is_some());
         (self.slave, self.because) = (Some(slave), None);
-        self.layer.reconfigure(monotonic(), Config { mode: self.mode(), mac, mtu, ..*self.layer.config() });
+        let config = Config { mode: self.mode(), mac, mtu, by_monitor, ..*self.layer.config() };
+        self.layer.reconfigure(monotonic(), config);
         self.note_deafness();
         let Settings { interface, master, .. } = &self.settings;
         tracing::info!(interface, master, mac = %mac, mtu = self.master.mtu(), "the slave is used");

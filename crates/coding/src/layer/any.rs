@@ -10,7 +10,7 @@ use crate::ethernet::{self, Mac};
 use crate::header::{self, Greeting, Report};
 use crate::hold::Leaving;
 use crate::interface_queue::Entry;
-use crate::neighbours::Neighbours;
+use crate::neighbours::{KNOWN_FOR, Neighbours};
 use crate::transit::Transit;
 
 /// Packets that wait here while windows are large: to them, a packet that a neighbour does not overhear is no pause.
@@ -163,12 +163,18 @@ impl NcLayer {
         }
     }
 
-    /// So does a greeting that answers. One that asks is answered.
+    /// So does a greeting that answers. One that asks is answered; over a radio only if, of late, the relay's frames for others were
+    /// overheard, which its own questions to others are among.
     pub(super) fn receive_greeting(&mut self, now: Duration, from: Mac, greeting: &Greeting) {
         if greeting.asks {
             self.neighbours.learn(now, from, greeting.nonce);
-            self.greetings.answer(now, from, greeting.nonce);
             self.coded_for_until = now.saturating_add(CODED_FOR);
+            let lately = |(_, heard): &(u64, Duration)| now < heard.saturating_add(KNOWN_FOR);
+            let hears = !self.config.by_monitor || self.overheard.get(&from).is_some_and(lately);
+            self.unanswered = (!hears).then_some(from);
+            if hears {
+                self.greetings.answer(now, from, greeting.nonce);
+            }
         } else if self.greetings.is_answered(now, greeting.nonce) {
             self.neighbours.note(now, from);
         }

@@ -26,7 +26,7 @@ pub fn mac(n: usize) -> Mac {
 }
 
 pub fn config(n: usize, mode: Mode, wait: Duration) -> Config {
-    Config { mode, wait, thin_acks: false, mac: mac(n), mtu: MTU }
+    Config { mode, wait, thin_acks: false, mac: mac(n), mtu: MTU, ..Config::default() }
 }
 
 pub fn layer(n: usize, mode: Mode) -> NcLayer {

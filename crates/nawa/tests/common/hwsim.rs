@@ -52,6 +52,8 @@ pub struct Air {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// Whether radios keep to themselves what they hear of unicast frames for others.
+    keeps: AtomicBool,
     /// Data frames that were sent, repetitions apart.
     data: AtomicU64,
 }
@@ -95,6 +97,11 @@ impl Air {
         let wakes = waker.clone();
         let thread = Some(std::thread::spawn(move || worker.run(&wakes)));
         Air { shared, waker, thread }
+    }
+
+    /// Whether radios hand up nothing of unicast frames for others, as is so of some firmware.
+    pub fn keep_what_is_for_others(&self, keep: bool) {
+        self.shared.keeps.store(keep, Relaxed);
     }
 
     /// Data frames sent since the beginning, repetitions apart.
@@ -174,7 +181,8 @@ impl Worker {
     /// What they hear, and what became of what they sent.
     fn give(&mut self) {
         while let Some(arrival) = self.medium.poll(monotonic()) {
-            if arrival.from.abs_diff(arrival.station) == 1 {
+            let is_kept = arrival.overheard && self.shared.keeps.load(Relaxed);
+            if arrival.from.abs_diff(arrival.station) == 1 && !is_kept {
                 let (rate, signal) = (RATE.to_ne_bytes(), SIGNAL.to_ne_bytes());
                 let receiver = address(arrival.station);
                 let mut with = vec![
