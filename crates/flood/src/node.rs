@@ -566,15 +566,19 @@ fn vanished(dropped: u64, relayed: u64, mode: xdp::Mode) -> Option<String> {
     })
 }
 
-/// What is wrong where an access point is among those that hear what this interface sends.
+/// What is wrong where a radio's network by itself sends on what is for all.
 fn resent(index: u32, interface: &str) -> Option<String> {
-    matches!(Radio::of(index), Ok(Some(radio)) if radio.is_infrastructure()).then(|| {
-        format!(
-            "`{interface}` is an access point's or a station's, and an access point sends again what its stations send to all, so that \
-             each message goes round once more for every node that relays it: make it an ad-hoc or mesh interface, while it is down, \
-             as by `iw dev {interface} set type ibss`"
-        )
-    })
+    let mut radio = Radio::of(index).ok()??;
+    let (who, change) = if !radio.network.is_of_peers() {
+        ("an access point sends on what its stations send to all", "type ibss` while it is down")
+    } else if radio.forwards() {
+        ("its own mesh sends on what is for all", "mesh_param mesh_fwding 0`")
+    } else {
+        return None;
+    };
+    Some(format!(
+        "on `{interface}`, {who}, so that each message goes round once more for every node that relays it: `iw dev {interface} set {change}"
+    ))
 }
 
 /// What is wrong where an interface carries VLANs and takes their tags off before XDP sees the frame.

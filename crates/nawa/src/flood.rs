@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 
 use device::Net;
-use device::nl80211::Radio;
 use flood::nft;
 use flood::node::{self, Mode, Running, Settings, Watch};
 use rand_core::{OsRng, TryRngCore};
@@ -192,14 +191,7 @@ fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<N
     let link = Net::open().and_then(|mut net| see(&mut net, flood));
     let link = link.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
     let (epoch, unkept) = epochs.next();
-    let forwards = Radio::of(link.0).is_ok_and(|radio| radio.is_some_and(|mut radio| radio.forwards()));
-    let twice = forwards.then(|| {
-        format!(
-            "`{interface}`'s own mesh sends on what is for all, so that each message goes round once for every node that relays it: \
-             `iw dev {interface} set mesh_param mesh_fwding 0`"
-        )
-    });
-    let warnings: Vec<_> = unkept.into_iter().chain(twice).collect();
+    let warnings: Vec<_> = unkept.into_iter().collect();
     warnings.iter().for_each(|why| tracing::warn!("{why}"));
     let settings = Settings {
         interface: flood.interface.clone(),
