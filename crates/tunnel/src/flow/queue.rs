@@ -554,17 +554,82 @@ mod tests {
         }
     }
 
-    /// A TCP segment with these flags of the flow to `port`, or of its answers.
-    fn segment(port: u16, flags: u8, answers: bool) -> Vec<u8> {
-        let mut p = vec![0; 44];
-        (p[0], p[3], p[8], p[9], p[32], p[33]) = (0x45, 44, 64, 6, 0x60, flags);
-        let ends = [(u32::from_be_bytes([10, 0, 0, 1]), 443), (u32::from_be_bytes([10, 0, 0, 2]), port)];
-        for (end, at) in ends.into_iter().zip(if answers { [0, 1] } else { [1, 0] }) {
-            p[12 + 4 * at..16 + 4 * at].copy_from_slice(&end.0.to_be_bytes());
-            p[20 + 2 * at..22 + 2 * at].copy_from_slice(&end.1.to_be_bytes());
+    /// An option that offers a scale of 7 for windows.
+    const SCALES: &[u8] = &[3, 3, 7, 0];
+    const WINDOW: u16 = 60_000;
+
+    /// A TCP segment with these flags, sequence and acknowledgement of the flow to `port`, or of its answers, with so many bytes of
+    /// data.
+    fn tcp_of(
+        v6: bool,
+        (port, answers): (u16, bool),
+        flags: u8,
+        numbers: [u32; 2],
+        options: &[u8],
+        data: usize,
+    ) -> Vec<u8> {
+        let header = 20 + options.len();
+        let length = (header + data) as u16;
+        let mut p = if v6 { vec![0; 40] } else { vec![0; 20] };
+        let (addresses, width) = if v6 {
+            (p[0], p[6], p[7]) = (0x60, 6, 64);
+            p[4..6].copy_from_slice(&length.to_be_bytes());
+            (8, 16)
+        } else {
+            (p[0], p[8], p[9]) = (0x45, 64, 6);
+            p[2..4].copy_from_slice(&(20 + length).to_be_bytes());
+            (12, 4)
+        };
+        let ends = if answers { [(1, 443), (2, port)] } else { [(2, port), (1, 443)] };
+        for (at, (host, _)) in ends.into_iter().enumerate() {
+            p[addresses + width * (at + 1) - 1] = host;
         }
-        p[40..44].copy_from_slice(&[3, 3, 7, 0]);
+        p.extend(ends.into_iter().flat_map(|(_, port): (u8, u16)| port.to_be_bytes()));
+        p.extend(numbers.into_iter().flat_map(u32::to_be_bytes));
+        p.extend([(header as u8 / 4) << 4, flags]);
+        p.extend(WINDOW.to_be_bytes());
+        p.extend([0; 4]);
+        p.extend(options);
+        p.resize(p.len() + data, 0);
         p
+    }
+
+    fn segment(port: u16, flags: u8, answers: bool) -> Vec<u8> {
+        tcp_of(false, (port, answers), flags, [0; 2], SCALES, 0)
+    }
+
+    /// An acknowledgement with these options that comes back while a queue stands.
+    fn returned_to_a_queue(v6: bool, options: &[u8]) -> Vec<u8> {
+        let mut q = FlowQueue::new(1, MAX_BYTES);
+        let sent = |flags, options: &[u8], sequence, data| {
+            tcp_of(v6, (1, true), flags, [sequence, 1], options, data)
+        };
+        let answer = |flags, options: &[u8], ack| tcp_of(v6, (1, false), flags, [1, ack], options, 0);
+        q.push(MS, &sent(tcp::SYN, SCALES, 0, 0));
+        pop(&mut q, MS);
+        q.handle_returned(2 * MS, &mut answer(tcp::SYN | tcp::ACK, SCALES, 1));
+        (0..80).for_each(|number| q.push(3 * MS, &sent(tcp::ACK, &[], 1 + 1000 * number, 1000)));
+        let mut ack = answer(tcp::ACK, options, 1001);
+        q.handle_returned(500 * MS, &mut ack);
+        ack
+    }
+
+    #[test]
+    fn the_window_of_a_signed_acknowledgement_is_left_as_it_is() {
+        for v6 in [false, true] {
+            let window = |options: &[u8]| {
+                let packet = returned_to_a_queue(v6, options);
+                Tcp::parse(&Ip::parse(&packet).unwrap()).unwrap().window()
+            };
+            assert!(window(&[]) < WINDOW, "the queue stands");
+            // TCP-MD5 and TCP-AO.
+            for (kind, length) in [(19, 18), (29, 16)] {
+                let mut options = vec![kind, length];
+                options.resize(usize::from(length), 7);
+                options.resize(options.len().next_multiple_of(4), 0);
+                assert_eq!(window(&options), WINDOW, "option {kind}");
+            }
+        }
     }
 
     #[test]
