@@ -22,7 +22,7 @@ use tunnel::wire::address::LocalAddress;
 use tunnel::wire::train::Train;
 use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
-/// Bytes that a link counts around a UDP payload, unless [`Net::around`] is told otherwise: Ethernet, IPv4, UDP.
+/// Bytes that a link counts around a UDP payload, unless [`Net::around`] is told otherwise: Ethernet, IPv4, UDP. IPv6 has 20 more.
 const AROUND: usize = 14 + 20 + 8;
 
 /// The first byte of an IPv4 packet without options, which no frame of the tunnel's begins with.
@@ -209,7 +209,7 @@ impl Net {
             transcript: 0,
             seen_at,
             server,
-            around: AROUND,
+            around: AROUND + 20 * usize::from(v6),
             shared: false,
             tap: None,
             idle_workers: false,
