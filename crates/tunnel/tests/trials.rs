@@ -91,24 +91,44 @@ fn two_thousand_sparse_flows_lose_nothing() {
     }
 }
 
+/// Two links that carry 2,700 packets of 10,000 bits a second are offered so many for ten seconds: the numbers of those that arrive, and
+/// how many of them do so in each of the last eight seconds.
+fn offer_udp(v6: bool, rate: u32) -> (Vec<u64>, usize) {
+    let links =
+        [(18.0, 15 * MS), (9.0, 40 * MS)].map(|(mbps, delay)| (plain(mbps, delay), plain(mbps, delay)));
+    let mut net = Net::with(&options(), links.to_vec(), v6, |_, _| ());
+    net.pass(5 * S);
+    let mut early = 0;
+    for number in 0..10 * u64::from(rate) {
+        net.send(0, number, 1250);
+        net.pass(S / rate);
+        if number + 1 == 2 * u64::from(rate) {
+            early = net.received[1].len();
+        }
+    }
+    let each_second = (net.received[1].len() - early) / 8;
+    net.pass(2 * S);
+    (net.numbers(1), each_second)
+}
+
 /// UDP at half of what two links carry, and at nearly all of it: in order, and next to none lost.
 #[test]
 fn udp_below_the_sum_arrives_in_order() {
-    // Packets a second, of 10,000 bits each: the links carry 2,700. And how many may be lost in 10 s.
-    for (rate, lost, v6) in [(1400_u32, 10, false), (1400, 10, true), (2400, 100, false), (2400, 100, true)] {
-        let links =
-            [(18.0, 15 * MS), (9.0, 40 * MS)].map(|(mbps, delay)| (plain(mbps, delay), plain(mbps, delay)));
-        let mut net = Net::with(&options(), links.to_vec(), v6, |_, _| ());
-        net.pass(5 * S);
-        let count = u64::from(10 * rate);
-        for number in 0..count {
-            net.send(0, number, 1250);
-            net.pass(S / rate);
-        }
-        net.pass(2 * S);
-        let numbers = net.numbers(1);
+    // And how many may be lost.
+    for (rate, lost, v6) in [(1400, 10, false), (1400, 10, true), (2400, 100, false), (2400, 100, true)] {
+        let (numbers, _) = offer_udp(v6, rate);
         assert!(once_and_in_order(&numbers, false));
-        assert!(numbers.len() as u64 >= count - lost, "{} of {count}", numbers.len());
+        assert!(numbers.len() + lost >= 10 * rate as usize, "{} of {rate} a second", numbers.len());
+    }
+}
+
+/// UDP at more than two links carry: what they carry arrives, in order.
+#[test]
+fn udp_above_the_sum_is_carried_as_far_as_that() {
+    for v6 in [false, true] {
+        let (numbers, each_second) = offer_udp(v6, 3000);
+        assert!(once_and_in_order(&numbers, false));
+        assert!(each_second >= 2700 * 9 / 10, "{each_second} a second");
     }
 }
 
