@@ -1,11 +1,14 @@
 //! What a tunnel costs that has little or nothing to carry.
 
+mod bond;
 mod sim;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bond::{Load, backups, net_with, run_net};
 use sim::{Datagram, Net, Options, inner, plain, record, udp_packet};
+use tcp_sim::{Hosts, Ping};
 use tunnel::{Cost, Marks, PathConfig, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
@@ -173,6 +176,29 @@ fn costs_less_than_a_megabyte_a_day(spare: impl Fn(&mut PathConfig)) {
             let log = log.borrow();
             let bytes = bytes_over(&log, 1, v6);
             assert!(bytes * 144 < 1_000_000, "{bytes} bytes in ten minutes");
+        }
+    }
+}
+
+/// The same backup on a long way, beside a ping each second, one each ten seconds, and a flow that fills the main path.
+#[test]
+fn a_backup_costs_as_little_whatever_the_main_path_carries() {
+    let links = [15, 300].map(|ms| (plain(5.0, ms * MS), plain(5.0, ms * MS)));
+    for v6 in [false, true] {
+        for every in [Some(S), Some(10 * S), None] {
+            let mut net = net_with(v6, links.to_vec(), 1, backups);
+            net.pass(10 * S);
+            let log = record(&mut net, |_| true);
+            let from = net.now;
+            if let Some(every) = every {
+                let mut hosts = Hosts::new([inner(0), inner(1)]);
+                hosts.pings.push((0, Ping::new(from, every, from + 600 * S)));
+                tcp_sim::run(&mut net, &mut hosts, from + 600 * S);
+            } else {
+                run_net(&mut net, &Load { probes: false, time: 120 * S, ..Load::default() });
+            }
+            let a_day = bytes_over(&log.borrow(), 1, v6) as f64 * 86_400.0 / (net.now - from).as_secs_f64();
+            assert!(a_day < 1e6, "a ping each {every:?}: {:.2} MB a day", a_day / 1e6);
         }
     }
 }

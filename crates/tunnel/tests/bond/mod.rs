@@ -389,7 +389,17 @@ pub fn net_of(links: Vec<Ways>, seed: u64) -> Net {
 
 /// The same with outer addresses of IPv6, if `v6`.
 pub fn net_over(v6: bool, links: Vec<Ways>, seed: u64) -> Net {
-    let mut net = Net::with(&Options { scheduler: Scheduler::Auto, seed }, links, v6, |_, _| ());
+    net_with(v6, links, seed, |_, _| ())
+}
+
+/// A change of configurations for [`net_with`]: all paths but the first are backups.
+pub fn backups(_end: usize, config: &mut tunnel::Config) {
+    config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
+}
+
+/// The same with configurations changed by `tweak(end, configuration)`.
+pub fn net_with(v6: bool, links: Vec<Ways>, seed: u64, tweak: impl Fn(usize, &mut tunnel::Config)) -> Net {
+    let mut net = Net::with(&Options { scheduler: Scheduler::Auto, seed }, links, v6, tweak);
     let around = AROUND + 20 * usize::from(v6);
     net.around = around;
     net.tap = Some(Box::new(move |datagram| datagram.bytes.len() + around <= usize::from(MTU)));
