@@ -5,7 +5,8 @@ mod sim;
 use std::time::Duration;
 
 use link::{LinkConfig, Loss, Probability};
-use sim::{Net, Options, once_and_in_order, plain};
+use sim::{Net, Options, inner, once_and_in_order, plain};
+use tcp_sim::{Hosts, Ping};
 use tunnel::Scheduler;
 
 const MS: Duration = Duration::from_millis(1);
@@ -27,23 +28,25 @@ fn dead_links_at_the_start_delay_nothing() {
     }
 }
 
-/// All links are dead for two minutes: the tunnel is back when the first of them is.
+/// All links are dead for two minutes, and somebody pings meanwhile or nobody does: a ping is answered within two seconds of the return of
+/// the first of them.
 #[test]
 fn a_tunnel_is_back_soon_after_the_first_of_its_links() {
-    for v6 in [false, true] {
+    for (v6, asked) in [(false, true), (true, true), (false, false), (true, false)] {
         let mut net = Net::quick_over(v6, 3, 10 * MS, |_, _| ());
         net.pass(5 * S);
         (0..3).for_each(|wire| net.set_up(wire, false));
-        for number in 0..120 {
-            net.send(0, number, 500);
-            net.pass(S);
+        let mut hosts = Hosts::new([inner(0), inner(1)]);
+        let back = net.now + 120 * S;
+        if asked {
+            hosts.pings.push((0, Ping::new(net.now, S, back)));
         }
+        tcp_sim::run(&mut net, &mut hosts, back);
         net.set_up(1, true);
-        net.pass(5 * S);
-        net.received[1].clear();
-        net.send(0, 1000, 500);
-        net.pass(100 * MS);
-        assert!(net.numbers(1).contains(&1000));
+        hosts.pings.push((0, Ping::new(back, 100 * MS, back + 2 * S)));
+        tcp_sim::run(&mut net, &mut hosts, back + 2 * S);
+        let ping = hosts.pings.pop().expect("it was just put there").1;
+        assert!(ping.sent.iter().any(|(_, answered)| answered.is_some()));
     }
 }
 
