@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use link::{LinkConfig, Loss, Probability};
 use sim::{Net, Options, inner, once_and_in_order, plain};
-use tcp_sim::{Hosts, Ping};
+use tcp_sim::{Call, Hosts, Ping};
 use tunnel::Scheduler;
 
 const MS: Duration = Duration::from_millis(1);
@@ -75,22 +75,26 @@ fn a_peer_that_goes_while_nothing_is_sent_is_not_taken_for_a_dead_link() {
     }
 }
 
-/// Two thousand flows that send little: every packet arrives.
+/// Two thousand flows of five packets a second, which begin within two seconds: every packet arrives, and a ping beside them hardly waits.
 #[test]
 fn two_thousand_sparse_flows_lose_nothing() {
     for v6 in [false, true] {
         let links = [20.0, 20.0].map(|mbps| (plain(mbps, 15 * MS), plain(mbps, 15 * MS)));
         let mut net = Net::with(&options(), links.to_vec(), v6, |_, _| ());
         net.pass(5 * S);
-        let mut packet = sim::udp_packet(sim::inner(0), sim::inner(1), 120);
-        for number in 0u64..10_000 {
-            packet[20..22].copy_from_slice(&(1000 + number as u16 % 2000).to_be_bytes());
-            packet[28..36].copy_from_slice(&number.to_be_bytes());
-            net.ends[0].handle_inner(net.now, &mut packet.clone());
-            net.pass(S / 5 / 2000);
-        }
-        net.pass(S);
-        assert_eq!(net.received[1].len(), 10_000);
+        let mut hosts = Hosts::new([inner(0), inner(1)]);
+        let until = net.now + 12 * S;
+        // Ten at a time.
+        let flows = (0..2000).map(|flow| (0, Call::new(net.now + 10 * MS * (flow / 10), S / 5, until)));
+        hosts.calls.extend(flows);
+        hosts.pings.push((0, Ping::new(net.now, 50 * MS, until)));
+        tcp_sim::run(&mut net, &mut hosts, until + S);
+        let packets = || hosts.calls.iter().flat_map(|(_, call)| &call.sent);
+        let lost = packets().filter(|(_, arrived)| arrived.is_none()).count();
+        assert_eq!(lost, 0, "of {}", packets().count());
+        let (pings, lost) = hosts.pings[0].1.round_trips(Duration::ZERO, until);
+        let p95 = pings[pings.len() * 95 / 100];
+        assert!(lost == 0 && p95 < 80 * MS, "{lost} pings are lost, others take {p95:?}");
     }
 }
 
