@@ -1,9 +1,11 @@
 //! What users of such tunnels have reported, in virtual time: cases that no other file has.
 
+mod bond;
 mod sim;
 
 use std::time::Duration;
 
+use bond::{Load, Outcome, backups, net_over, net_with, quantile, run_net};
 use link::{LinkConfig, Loss, Probability};
 use sim::{Net, Options, inner, once_and_in_order, plain};
 use tcp_sim::{Call, Hosts, Ping};
@@ -157,9 +159,7 @@ fn a_main_link_that_is_next_to_useless_is_helped_by_the_backup() {
     for ((bad, least), v6) in worse.into_iter().flat_map(|case| [(case.clone(), false), (case, true)]) {
         let backup = plain(5.0, 50 * MS);
         let links = vec![(main.clone(), main.clone()), (backup.clone(), backup)];
-        let mut net = Net::with(&options(), links, v6, |_, config| {
-            config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
-        });
+        let mut net = Net::with(&options(), links, v6, backups);
         net.pass(10 * S);
         net.replace(0, &bad, &bad);
         for number in 0..1000 {
@@ -183,5 +183,43 @@ fn a_main_link_that_is_next_to_useless_is_helped_by_the_backup() {
         }
         let carried = net.peer(0).paths[1].sent_bytes - before;
         assert!(carried < 20_000, "{bad:?}: {carried} bytes by the backup");
+    }
+}
+
+/// What a flow and pings get after the backup, of 5 Mbit/s and 50 ms, has taken over from a main link that has become `bad`; and what they
+/// get on the backup alone.
+fn after_taking_over(v6: bool, bad: &LinkConfig) -> [Outcome; 2] {
+    let ways = |link: &LinkConfig| (link.clone(), link.clone());
+    let (main, backup) = (ways(&plain(20.0, 15 * MS)), ways(&plain(5.0, 50 * MS)));
+    let load = Load { time: 20 * S, ..Load::default() };
+    let mut net = net_with(v6, vec![main, backup.clone()], 1, backups);
+    net.replace(0, bad, bad);
+    // Meanwhile it takes over.
+    run_net(&mut net, &load);
+    [run_net(&mut net, &load), run_net(&mut net_over(v6, vec![backup], 1), &load)]
+}
+
+/// 60 ms more than the backup's own round trip.
+fn assert_short(pings: &[f64]) {
+    let p95 = quantile(pings, 0.95);
+    assert!(p95 < 160.0, "pings of {p95:.0} ms");
+}
+
+#[test]
+fn a_backup_carries_all_that_it_can_beside_a_main_link_of_four_seconds() {
+    for v6 in [false, true] {
+        let [run, alone] = after_taking_over(v6, &plain(20.0, 4 * S));
+        assert!(run.goodput >= 0.9 * alone.goodput, "{:.2} of {:.2} Mbit/s", run.goodput, alone.goodput);
+        assert_short(&run.idle);
+        assert_short(&run.loaded);
+    }
+}
+
+#[test]
+fn pings_take_the_backup_beside_a_main_link_that_is_next_to_full() {
+    for v6 in [false, true] {
+        let [run, _] = after_taking_over(v6, &plain(0.064, 15 * MS));
+        assert_short(&run.idle);
+        assert_short(&run.loaded);
     }
 }
