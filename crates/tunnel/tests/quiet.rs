@@ -6,7 +6,8 @@ mod sim;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bond::{Load, backups, net_with, run_net};
+use bond::network::Marked;
+use bond::{Load, backups, net_over, net_with, run_marked, run_net, run_single};
 use sim::{Datagram, Net, Options, inner, plain, record, udp_packet};
 use tcp_sim::{Hosts, Ping};
 use tunnel::{Cost, Marks, PathConfig, Scheduler};
@@ -289,6 +290,40 @@ fn a_mark_that_a_path_drops_is_left_off_there() {
             let arrived: BTreeSet<_> = net.numbers(1).into_iter().collect();
             assert!((3000..4000).all(|number| arrived.contains(&number)));
         }
+    }
+}
+
+/// The quicker of two paths drops what has a mark, and the tunnel has yet to learn that: of pings that have it hardly any is lost, or takes
+/// longer than over the other path, but for a repair as long as that.
+#[test]
+fn pings_with_a_mark_that_a_path_drops_arrive_all_the_same() {
+    let links = [10, 30].map(|ms| (plain(20.0, ms * MS), plain(20.0, ms * MS)));
+    for v6 in [false, true] {
+        let mut net = net_over(v6, links.to_vec(), 1);
+        record(&mut net, |d| d.wire != 0 || d.tos & 0xfc == 0);
+        let mut hosts = Hosts::new([inner(0), inner(1)]);
+        let until = net.now + 5 * S;
+        hosts.pings.push((0, Ping::new(net.now, 100 * MS, until)));
+        tcp_sim::run(&mut Marked { network: &mut net, tos: |_| 0x48 }, &mut hosts, until + S);
+        let (pings, lost) = hosts.pings[0].1.round_trips(Duration::ZERO, until);
+        let p95 = pings[pings.len() * 95 / 100];
+        assert!(lost * 20 <= pings.len() + lost && p95 < 120 * MS, "{lost} are lost, others take {pings:?}");
+    }
+}
+
+/// The quicker of two paths drops what says that its ends understand ECN: a flow of such ends gets what it would over the other alone.
+#[test]
+fn a_flow_with_ecn_that_a_path_drops_gets_what_the_other_carries() {
+    let links = [10, 30].map(|ms| (plain(20.0, ms * MS), plain(20.0, ms * MS)));
+    let load = Load { probes: false, ..Load::default() };
+    let alone = run_single(&links[1], &load).goodput;
+    for v6 in [false, true] {
+        let mut net = net_over(v6, links.to_vec(), 1);
+        let log = record(&mut net, |d| d.wire != 0 || d.tos & 3 == 0);
+        // What has data says so, with ECT(0) (RFC 3168 §6.1).
+        let goodput = run_marked(&mut net, |packet| if packet.len() > 100 { 2 } else { 0 }, &load).goodput;
+        assert!(log.borrow().iter().any(|d| d.wire == 0 && d.tos & 3 == 2), "some are dropped");
+        assert!(goodput >= 0.9 * alone, "{goodput:.1} of {alone:.1} Mbit/s");
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each user uses a part of this")]
 
-mod network;
+pub mod network;
 
 use std::fmt::Debug;
 use std::net::Ipv4Addr;
@@ -19,7 +19,7 @@ use rand_core::{RngCore, SeedableRng};
 use tcp_sim::{Call, Config, CongestionControl, Connection, Hosts, LinkPair, Network, Ping, Socket};
 use tunnel::Scheduler;
 
-use self::network::outsider;
+use self::network::{Marked, outsider};
 use crate::sim::{Net, Options, inner};
 
 /// Of an IPv4 and a UDP header: links count IP packets here, as the emulator does whose figures these are compared with.
@@ -373,8 +373,17 @@ pub fn run_bond(case: &Case, load: &Load) -> Outcome {
 
 /// Flows through a tunnel that has come up.
 pub fn run_net(net: &mut Net, load: &Load) -> Outcome {
-    let mtu = net.ends[0].inner_mtu().min(net.ends[1].inner_mtu());
-    measure(net, mtu, load)
+    measure(net, inner_mtu(net), load)
+}
+
+/// The same, with packets that the hosts mark as `tos` says.
+pub fn run_marked(net: &mut Net, tos: fn(&[u8]) -> u8, load: &Load) -> Outcome {
+    let mtu = inner_mtu(net);
+    measure(&mut Marked { network: net, tos }, mtu, load)
+}
+
+fn inner_mtu(net: &Net) -> u16 {
+    net.ends[0].inner_mtu().min(net.ends[1].inner_mtu())
 }
 
 /// A tunnel over the links of a case that has come up.

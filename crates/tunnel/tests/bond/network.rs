@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::net::Ipv4Addr;
 
 use packet::Ip;
+use packet::checksum::Sum;
 use tcp_sim::Network;
 
 use crate::sim::Net;
@@ -40,5 +41,39 @@ impl Network for Net {
     fn pass_to(&mut self, now: Duration) {
         self.now = now;
         self.deliver();
+    }
+}
+
+/// A network whose hosts put into each packet the DSCP and ECN that `tos` says.
+pub struct Marked<'a, N> {
+    /// The network.
+    pub network: &'a mut N,
+    /// The second byte of an IPv4 header.
+    pub tos: fn(&[u8]) -> u8,
+}
+
+impl<N: Network> Network for Marked<'_, N> {
+    fn now(&self) -> Duration {
+        self.network.now()
+    }
+
+    fn send(&mut self, end: usize, mut packet: Vec<u8>) {
+        packet[1] = (self.tos)(&packet);
+        packet[10..12].fill(0);
+        let sum = Sum::default().bytes(&packet[..20]).finish();
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        self.network.send(end, packet);
+    }
+
+    fn receive(&mut self, end: usize) -> Vec<Vec<u8>> {
+        self.network.receive(end)
+    }
+
+    fn poll_timeout(&self) -> Option<Duration> {
+        self.network.poll_timeout()
+    }
+
+    fn pass_to(&mut self, now: Duration) {
+        self.network.pass_to(now);
     }
 }
