@@ -206,12 +206,16 @@ fn assert_short(pings: &[f64]) {
 }
 
 #[test]
-fn a_backup_carries_all_that_it_can_beside_a_main_link_of_four_seconds() {
-    for v6 in [false, true] {
-        let [run, alone] = after_taking_over(v6, &plain(20.0, 4 * S));
+fn a_backup_carries_all_that_it_can_beside_a_main_link_of_four_seconds_or_one_that_loses_most() {
+    let loss = Loss::Bernoulli(Probability::new(0.6).expect("a probability"));
+    let (late, loses) = (plain(20.0, 4 * S), LinkConfig { loss, ..plain(20.0, 15 * MS) });
+    for (bad, v6) in [(&late, false), (&late, true), (&loses, false), (&loses, true)] {
+        let [run, alone] = after_taking_over(v6, bad);
         assert!(run.goodput >= 0.9 * alone.goodput, "{:.2} of {:.2} Mbit/s", run.goodput, alone.goodput);
-        assert_short(&run.idle);
-        assert_short(&run.loaded);
+        if bad.loss == late.loss {
+            assert_short(&run.idle);
+            assert_short(&run.loaded);
+        }
     }
 }
 

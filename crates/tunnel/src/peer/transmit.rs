@@ -35,6 +35,8 @@ const MARKER_PAPER: Duration = Duration::from_millis(20);
 const MARKER_AUTO: Duration = Duration::from_millis(100);
 /// Of a path whose round trip was never measured.
 const UNKNOWN_RTT: Duration = Duration::from_secs(1);
+/// Backups help paths that lose a greater share.
+const MOST_LOST: f64 = 0.5;
 /// What little is sent goes over a second path as well where the first loses a greater share, in all this much of the bytes.
 const DOUBTFUL_LOSS: f64 = 0.01;
 const TWICE_PERCENT: u32 = 3;
@@ -241,13 +243,14 @@ impl Peer {
         let (backlog, twice) = (self.queue.bytes(), self.twice_bytes);
         // Asked once: with many flows and full paths each packet would ask every path again for each flow.
         let any_room = paths.iter().any(|path| has_room(scheduler, path, now, false));
+        let two_copy = paths.iter().filter(|p| p.is_up() && !p.backup && !p.cost.metered).count() > 1;
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
             if !sparse && !any_room {
                 return None;
             }
             let size = packet.len();
-            let copied = sparse && may_go_twice(twice, size);
+            let copied = sparse && two_copy && may_go_twice(twice, size);
             let want = Want { size, rest, rate, sparse, copied, lost_by: None, avoid: None, backlog };
             let (at, tried) = choose(paths, scheduler, now, &want)?;
             let takes = takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len());
@@ -496,12 +499,15 @@ impl Peer {
             self.paths.iter_mut().for_each(|path| path.helps = false);
             return;
         }
-        let up = |backup: bool| self.paths.iter().filter(move |p| p.is_up() && p.backup == backup);
-        let sent = up(true).map(|path| path.sent.totals().1).sum();
-        let rate = up(false).map(|path| path.sent.rate.perhaps()).sum();
-        let there = up(false).filter_map(|path| path.queued_arrival()).min();
-        let by_backup = up(true).filter_map(|path| path.least_arrival(0.0)).min();
-        let later = there.zip(by_backup).map(|(there, by_backup)| (there - by_backup) as f64 / 1e6);
+        // A path that falls silent now and then is judged by what it was like before.
+        let main = || self.paths.iter().filter(|path| !path.backup);
+        let backups = || self.paths.iter().filter(|path| path.backup && path.is_up());
+        let sent = backups().map(|path| path.sent.totals().1).sum();
+        let rate = main().map(|path| path.sent.rate.perhaps()).sum();
+        let never = |path: &Path| (path.sent.rate.loss() > MOST_LOST).then_some(i64::MAX);
+        let there = main().filter_map(|path| never(path).or_else(|| path.queued_arrival())).min();
+        let by_backup = backups().filter_map(|path| path.least_arrival(0.0)).min();
+        let later = there.zip(by_backup).map(|(there, backup)| there.saturating_sub(backup) as f64 / 1e6);
         let helps = self.help.judge(now, sent, self.queue.bytes(), rate, later);
         self.paths.iter_mut().for_each(|path| path.helps = helps);
     }

@@ -25,7 +25,7 @@ pub struct Help {
 
 impl Help {
     /// Whether they help. Backups have sent `sent` bytes in all; `waiting` bytes wait for the other paths, which carry `rate` bytes per
-    /// second and deliver `later` seconds later, if they and a backup work.
+    /// second and deliver `later` seconds later, if a backup works.
     pub fn judge(&mut self, now: Duration, sent: u64, waiting: usize, rate: f64, later: Option<f64>) -> bool {
         if now >= self.since + PERIOD {
             self.took = if now < self.until { sent.saturating_sub(self.sent) } else { 0 };
