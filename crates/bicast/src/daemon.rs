@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bpf::Error;
 use device::poller::Interest;
-use device::{Changes, Net, Notices, Poller, Waker};
+use device::worker::{self, Asked, Inbox, Worker};
+use device::{Changes, Net, Notices, Poller};
 
 use crate::kernel::{Programs, Settings, Watch};
 
@@ -57,12 +57,12 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
+/// What is in force, how the interfaces take part, and what the programs know and have counted.
+pub type Status = (Config, Vec<Interface>, Arc<Watch>);
+/// Asks for the state.
+pub type View = worker::Watch<Status, Config>;
 /// The programs at work. Dropping it takes them off.
-pub struct Running {
-    state: Arc<Mutex<State>>,
-    stop: Waker,
-    thread: Option<JoinHandle<()>>,
-}
+pub type Running = Worker<Status, Config>;
 
 struct State {
     config: Config,
@@ -85,88 +85,36 @@ pub fn start(config: Config, on_end: impl FnOnce(String) + Send + 'static) -> Re
     let rules =
         [Notices::of_ipsec_policies(), Notices::of_nftables()].into_iter().flatten().collect::<Vec<_>>();
     state.refresh()?;
-    let state = Arc::new(Mutex::new(state));
-    let stop = Waker::new().map_err(Error::system("start a thread"))?;
-    let (theirs, stopped) = (Arc::clone(&state), stop.clone());
-    let work = move || {
-        if let Err(why) = device::process::outcome(|| follow(&theirs, &changes, &rules, &stopped)) {
-            on_end(format!("bicast does not see interfaces change any more: {why}"));
-        }
-    };
-    let thread = Builder::new().name("bicast".into()).spawn(work);
-    let thread = Some(thread.map_err(Error::system("start a thread"))?);
-    Ok(Running { state, stop, thread })
+    let (asks, inbox) = worker::watch().map_err(Error::system("start a thread"))?;
+    let on_end = |why| on_end(format!("bicast does not see interfaces change any more: {why}"));
+    let work = move || follow(state, &changes, &rules, &inbox);
+    Worker::start("bicast", asks, on_end, work).map_err(Error::system("start a thread"))
 }
 
-impl Running {
-    /// Does as `config` says from now on.
-    ///
-    /// # Errors
-    /// What the kernel says; then some of it may not be in force.
-    pub fn reconfigure(&self, config: Config) -> Result<(), Error> {
-        let mut state = lock(&self.state);
-        state.programs.set(&config.settings)?;
-        state.config = config;
-        state.refresh()
-    }
-
-    /// What asks for the state, from any thread, for as long as this runs.
-    pub fn view(&self) -> View {
-        View(Arc::clone(&self.state))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.wake();
-        if let Some(thread) = self.thread.take() {
-            // A panic there has been told already.
-            let _ = thread.join();
-        }
-        // Whoever still holds a view keeps no program attached.
-        let _ = lock(&self.state).programs.attach(&BTreeMap::new());
-    }
-}
-
-/// Asks for the state.
-#[derive(Clone)]
-pub struct View(Arc<Mutex<State>>);
-
-impl View {
-    /// What is in force, and how the interfaces take part.
-    pub fn interfaces(&self) -> (Config, Vec<Interface>) {
-        let state = lock(&self.0);
-        (state.config.clone(), state.interfaces.clone())
-    }
-
-    /// What the programs know and have counted.
-    pub fn watch(&self) -> Arc<Watch> {
-        Arc::clone(&lock(&self.0).watch)
-    }
-}
-
-/// A panic left a state that is whole: it is refreshed as one.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Until `stop` is woken.
-fn follow(state: &Mutex<State>, changes: &Changes, rules: &[Notices], stop: &Waker) -> io::Result<()> {
-    const STOP: u64 = 1;
+/// Until it is told to stop.
+fn follow(
+    mut state: State,
+    changes: &Changes,
+    rules: &[Notices],
+    inbox: &Inbox<Status, Config>,
+) -> io::Result<()> {
+    const ASKED: u64 = 1;
     const RULES: u64 = 2;
     let mut poller = Poller::new()?;
     poller.add(changes, 0, Interest::Read)?;
-    poller.add(stop, STOP, Interest::Read)?;
+    poller.add(&inbox.waker, ASKED, Interest::Read)?;
     rules.iter().try_for_each(|notices| poller.add(notices, RULES, Interest::Read))?;
     let mut sweep_at = device::monotonic() + SWEEP;
     loop {
         let left = sweep_at.saturating_sub(device::monotonic());
         let ready: Vec<u64> = poller.wait(Some(left))?.map(|ready| ready.token).collect();
-        if ready.contains(&STOP) {
+        if inbox.answer(&mut state) {
             return Ok(());
         }
+        if ready == [ASKED] {
+            continue;
+        }
         changes.take()?;
-        let mut state = lock(state);
         if ready.contains(&RULES) {
             rules.iter().try_for_each(Notices::forget)?;
             if let Err(error) = state.programs.rules_changed(device::monotonic()) {
@@ -181,6 +129,19 @@ fn follow(state: &Mutex<State>, changes: &Changes, rules: &[Notices], stop: &Wak
             state.watch.forget_idle(now, IDLE);
             sweep_at = now + SWEEP;
         }
+    }
+}
+
+impl Asked<Status, Config> for State {
+    fn status(&self) -> Status {
+        (self.config.clone(), self.interfaces.clone(), Arc::clone(&self.watch))
+    }
+
+    /// What the kernel refuses is not in force, but what came before it is: whoever asks goes back.
+    fn change(&mut self, config: Config) -> Result<(), String> {
+        self.programs.set(&config.settings).map_err(|error| error.to_string())?;
+        self.config = config;
+        self.refresh().map_err(|error| error.to_string())
     }
 }
 

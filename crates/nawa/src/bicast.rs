@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use bicast::daemon::{self, Config, Interface, Part, Running, View};
+use bicast::daemon::{self, Config, Interface, Part, Running, Status, View};
 use bicast::kernel::Known;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ impl Copies {
             (None, _) => *now = None,
             (Some(config), Some(copies)) => {
                 if let Some(running) = &copies.running {
-                    running.reconfigure(config.clone()).map_err(|error| format!("[bicast]: {error}"))?;
+                    running.watch().change(config.clone()).map_err(|error| format!("[bicast]: {error}"))?;
                 }
                 copies.config = config;
             }
@@ -72,7 +72,7 @@ impl Copies {
 
     /// What asks for their state, while they run.
     pub fn view(&self) -> Option<View> {
-        self.running.as_ref().map(Running::view)
+        Some(self.running.as_ref()?.watch().clone())
     }
 }
 
@@ -85,17 +85,15 @@ fn start(config: Config, events: &Sender<Event>) -> Result<Running, String> {
 }
 
 /// What `nawa status --json` shows as `bicast`. Bytes, µs, seconds, as the keys say.
-pub fn state(view: &View) -> Value {
-    let (config, interfaces) = view.interfaces();
-    let watch = view.watch();
+pub fn state((config, interfaces, watch): &Status) -> Value {
     let (counters, now) = (watch.counters(), device::monotonic());
     json!({
         "mode": mode_name(config.settings.mode),
         "budget_percent": config.settings.budget_percent,
         "udp_port": config.settings.udp_port,
         "forwarding": config.settings.forwarding,
-        "idle_because": idle_because(&config, &interfaces),
-        "interfaces": interfaces.iter().map(|one| interface(one, &config)).collect::<Vec<_>>(),
+        "idle_because": idle_because(config, interfaces),
+        "interfaces": interfaces.iter().map(|one| interface(one, config)).collect::<Vec<_>>(),
         "malformed_packets": counters.malformed_packets,
         "fragments": counters.fragments,
         "sent_packets": counters.sent_packets,

@@ -559,7 +559,8 @@ impl Status {
             state["coding"] = json!(states);
         }
         if let Some(bicast) = &self.bicast {
-            state["bicast"] = crate::bicast::state(bicast);
+            let Some(bicast) = bicast.status() else { return silent("bicast") };
+            state["bicast"] = crate::bicast::state(&bicast);
         }
         state
     }
