@@ -8,7 +8,7 @@ use std::hash::Hasher;
 use std::net::SocketAddr;
 
 use packet::checksum::{Sum, verify};
-use packet::{Ip, PacketError, Tcp, tcp};
+use packet::{Ip, Tcp, tcp};
 use siphasher::sip::SipHasher24;
 
 /// What identifies a packet in a sum, and what the sum leaves out.
@@ -71,20 +71,6 @@ pub struct Segment {
     pub checksum: u16,
 }
 
-/// Why a packet cannot be part of a sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Uncodable {
-    /// No IP packet.
-    #[error(transparent)]
-    Packet(#[from] PacketError),
-    /// One of several fragments.
-    #[error("the packet is a fragment")]
-    Fragment,
-    /// IPv4 whose header checksum is wrong, so that it could not be made anew.
-    #[error("the packet's header checksum is wrong")]
-    Checksum,
-}
-
 /// A whole, unfragmented IP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
@@ -95,23 +81,21 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// Checks `bytes`, which must be exactly one packet.
-    pub fn parse(bytes: Vec<u8>) -> Result<Self, Uncodable> {
-        let view = Ip::parse(&bytes)?;
-        if view.is_fragment() {
-            return Err(Uncodable::Fragment);
-        }
-        if view.version() == 4 && !verify(Sum::default(), &bytes[..view.header_len()]) {
-            return Err(Uncodable::Checksum);
+    /// Checks `bytes`. `None` if they are not exactly one packet, or one of several fragments, or IPv4 whose header checksum is
+    /// wrong, so that it could not be made anew.
+    pub fn parse(bytes: Vec<u8>) -> Option<Self> {
+        let view = Ip::parse(&bytes).ok()?;
+        let wrong = view.version() == 4 && !verify(Sum::default(), &bytes[..view.header_len()]);
+        if view.is_fragment() || wrong {
+            return None;
         }
         let (kind, segment) = Tcp::parse(&view).map_or((Kind::Other, None), |tcp| classify(&view, &tcp));
         let hop_limit = if view.version() == 4 { bytes[8] } else { bytes[7] };
         let tos = view.tos();
         let digest = digest(&canonical(&bytes));
         // 65,575 bytes of IPv6 cannot be told in 16 bits; no link carries them as one frame either.
-        let length = u16::try_from(bytes.len())
-            .map_err(|_| PacketError::Length { header: usize::from(u16::MAX), slice: bytes.len() })?;
-        Ok(Self { label: Label { digest, length, tos, hop_limit }, kind, segment, bytes })
+        let length = u16::try_from(bytes.len()).ok()?;
+        Some(Self { label: Label { digest, length, tos, hop_limit }, kind, segment, bytes })
     }
 
     /// Takes a packet out of what is left of a sum when its other packet is subtracted.
@@ -135,7 +119,7 @@ impl Datagram {
             }
             _ => return None,
         }
-        Self::parse(canonical).ok().filter(|datagram| datagram.label == label)
+        Self::parse(canonical).filter(|datagram| datagram.label == label)
     }
 
     /// The packet.

@@ -68,36 +68,20 @@ const WANTED: u8 = 0x80;
 const ASKS: u8 = 0x80;
 
 /// Why bytes behind the NC EtherType are no NC packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// Fewer bytes than the header needs.
-    #[error("NC header is cut off: {have} bytes, it needs {need}")]
-    Short {
-        /// Bytes needed.
-        need: usize,
-        /// Bytes there are.
-        have: usize,
-    },
+    Short,
     /// Another version.
-    #[error("NC header has version {0}, not 2")]
-    Version(u8),
+    Version,
     /// An unknown kind.
-    #[error("NC header has kind {0}, which is none")]
-    Kind(u8),
+    Kind,
     /// Reserved bits that are not zero.
-    #[error("NC header has reserved bits set: {0:#04x}")]
-    Reserved(u8),
+    Reserved,
     /// A packet too short to be IP.
-    #[error("NC header announces a packet of {0} bytes, which cannot be")]
-    Length(u16),
+    Length,
     /// A sum shorter than the longer of its packets.
-    #[error("the sum has {have} bytes, its longer packet {need}")]
-    Sum {
-        /// Bytes of the longer packet.
-        need: usize,
-        /// Bytes there are.
-        have: usize,
-    },
+    Sum,
 }
 
 /// What is behind the NC EtherType.
@@ -135,7 +119,7 @@ impl<'a> Header<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, HeaderError> {
         let [first, reserved] = *chunk(bytes, 0)?;
         if first >> 4 != VERSION {
-            return Err(HeaderError::Version(first >> 4));
+            return Err(HeaderError::Version);
         }
         let flags = match first & 15 {
             KIND_CODED => WANTED,
@@ -143,14 +127,14 @@ impl<'a> Header<'a> {
             _ => 0,
         };
         if reserved & !flags != 0 {
-            return Err(HeaderError::Reserved(reserved));
+            return Err(HeaderError::Reserved);
         }
         match first & 15 {
             KIND_PLAIN => chunk::<PLAIN>(bytes, 0).map(|header| Header::Plain(&bytes[header.len()..])),
             KIND_CODED => Ok(Header::Coded(Coded::parse(bytes)?)),
             KIND_REPORT => Ok(Header::Report(Report::parse(bytes)?)),
             KIND_GREETING => Ok(Header::Greeting(Greeting::parse(bytes)?)),
-            kind => Err(HeaderError::Kind(kind)),
+            _ => Err(HeaderError::Kind),
         }
     }
 }
@@ -160,8 +144,7 @@ impl<'a> Coded<'a> {
         let header: &[u8; CODED] = chunk(bytes, 0)?;
         let (first, second) = (label(chunk(header, 10)?)?, label(chunk(header, 18)?)?);
         let need = usize::from(first.length.max(second.length));
-        let sum = &bytes[CODED..];
-        let sum = sum.get(..need).ok_or(HeaderError::Sum { need, have: sum.len() })?;
+        let sum = bytes[CODED..].get(..need).ok_or(HeaderError::Sum)?;
         Ok(Self {
             wanted: header[1] & WANTED != 0,
             number: u16::from_be_bytes(*chunk(header, 2)?),
@@ -252,15 +235,14 @@ pub(crate) fn emit_plain(frame: &mut Vec<u8>, segment: &Segment, packet: &[u8]) 
 }
 
 fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Result<&[u8; N], HeaderError> {
-    let short = HeaderError::Short { need: at + N, have: bytes.len() };
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).ok_or(short)
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).ok_or(HeaderError::Short)
 }
 
 fn label(bytes: &[u8; 8]) -> Result<Label, HeaderError> {
     let [a, b, c, d, high, low, tos, hop_limit] = *bytes;
     let length = u16::from_be_bytes([high, low]);
     if length < 20 {
-        return Err(HeaderError::Length(length));
+        return Err(HeaderError::Length);
     }
     Ok(Label { digest: u32::from_be_bytes([a, b, c, d]), length, tos, hop_limit })
 }

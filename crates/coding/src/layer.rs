@@ -233,7 +233,7 @@ impl NcLayer {
         if self.config.mode == Mode::Off || !fits {
             return None;
         }
-        let datagram = Datagram::parse(payload.to_vec()).ok().filter(|d| any || d.segment().is_some())?;
+        let datagram = Datagram::parse(payload.to_vec()).filter(|d| any || d.segment().is_some())?;
         let previous_hop = self.arrivals.sender(&datagram);
         Some(Transit { datagram, previous_hop, next_hop: destination, came: now })
     }
@@ -372,7 +372,7 @@ impl NcLayer {
     /// Keeps a copy of a packet that a relay may yet send on in a sum.
     fn keep_copy(&mut self, now: Duration, frame: &[u8]) {
         let packet = unicast_ip(frame).filter(|_| now < self.coded_for_until);
-        if let Some(datagram) = packet.and_then(|one| Datagram::parse(one.payload.to_vec()).ok()) {
+        if let Some(datagram) = packet.and_then(|one| Datagram::parse(one.payload.to_vec())) {
             self.decoding_buffer.insert(&datagram);
         }
     }
@@ -405,7 +405,7 @@ impl NcLayer {
             Err(_) => self.stats.malformed += 1,
             Ok(Header::Plain(_)) if !for_us => {}
             Ok(Header::Plain(packet)) => {
-                let datagram = without_padding(packet).and_then(|p| Datagram::parse(p.to_vec()).ok());
+                let datagram = without_padding(packet).and_then(|p| Datagram::parse(p.to_vec()));
                 match datagram {
                     Some(datagram) => self.deliver(heard.source, &datagram),
                     None => self.stats.malformed += 1,
@@ -437,8 +437,8 @@ impl NcLayer {
                 self.deliver(heard.source, &datagram);
             }
             Err(DecodeError::NotForUs) => {}
-            Err(DecodeError::NoPartner(_)) => self.stats.missing_partner += 1,
-            Err(DecodeError::WrongPartner(_)) => self.stats.wrong_partner += 1,
+            Err(DecodeError::NoPartner) => self.stats.missing_partner += 1,
+            Err(DecodeError::WrongPartner) => self.stats.wrong_partner += 1,
         }
     }
 
@@ -453,7 +453,7 @@ impl NcLayer {
             return;
         }
         let packet = without_padding(heard.payload);
-        if let Some(datagram) = packet.and_then(|packet| Datagram::parse(packet.to_vec()).ok()) {
+        if let Some(datagram) = packet.and_then(|packet| Datagram::parse(packet.to_vec())) {
             self.arrivals.insert(&datagram, heard.source);
         }
     }

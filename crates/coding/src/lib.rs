@@ -46,7 +46,7 @@ mod wait_queue;
 mod wait_queue_controller;
 
 pub use config::{Config, Mode};
-pub use datagram::{Datagram, FlowKey, Kind, Label, Segment, Uncodable};
+pub use datagram::{Datagram, FlowKey, Kind, Label, Segment};
 pub use decoding_buffer::DecodingBuffer;
 pub use encoder::{Part, encode};
 pub use ethernet::Mac;
