@@ -56,12 +56,6 @@ impl ClientMac {
     }
 }
 
-impl std::fmt::Debug for ClientMac {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClientMac(…)")
-    }
-}
-
 /// Why an initiation is from nobody that the relay knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
@@ -72,7 +66,6 @@ pub enum Unknown {
 }
 
 /// The clients that a relay knows.
-#[derive(Debug)]
 pub struct ClientMacs {
     relay: PublicKey,
     /// By their hints, which may be the same for several.

@@ -97,12 +97,6 @@ impl CookieChecker {
     }
 }
 
-impl std::fmt::Debug for CookieChecker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CookieChecker(…)")
-    }
-}
-
 /// The sender's side: fills in the macs. One for each (local address, receiver), as a cookie is bound to the source.
 #[derive(ZeroizeOnDrop)]
 pub struct CookieJar {
@@ -164,12 +158,6 @@ impl CookieJar {
         }
         self.cookie = Some((cookie, now));
         true
-    }
-}
-
-impl std::fmt::Debug for CookieJar {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CookieJar(…)")
     }
 }
 

@@ -23,7 +23,6 @@ const INDEX: u32 = 0;
 const EMPTY: [u8; PAYLOAD_LEN] = [0; PAYLOAD_LEN];
 
 /// The joiner, until the inviter answers.
-#[derive(Debug)]
 pub struct Joining(Initiator);
 
 impl Joining {

@@ -1,7 +1,5 @@
 //! The random bytes of an end or a relay.
 
-use std::fmt;
-
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
@@ -36,12 +34,6 @@ impl RngCore for ErasingRng {
     fn fill_bytes(&mut self, dest: &mut [u8]) {
         self.0.fill_bytes(dest);
         *self = Self::from_rng(&mut self.0);
-    }
-}
-
-impl fmt::Debug for ErasingRng {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ErasingRng")
     }
 }
 

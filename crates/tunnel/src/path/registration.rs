@@ -109,7 +109,6 @@ pub(crate) fn open_registered(keys: &SessionKeys, message: &[u8]) -> Option<u64>
 }
 
 /// A handshake whose third message has been sent.
-#[derive(Debug)]
 struct Confirming {
     keys: SessionKeys,
     index: u32,
@@ -125,7 +124,6 @@ struct Confirming {
 
 /// One session at one relay, kept alive. After any `handle_*` or `refresh`, and when `poll_timeout` has come, drain
 /// `poll_transmit`; what it gives goes to the relay, over the path that the session is for.
-#[derive(Debug)]
 pub struct Registration {
     me: PrivateKey,
     relay: PublicKey,

@@ -63,7 +63,6 @@ const MAX_HOSTS: usize = 4096;
 const MAX_HOSTS_OF_CLIENT: usize = 256;
 
 /// A handshake that waits for its third message.
-#[derive(Debug)]
 struct Pending {
     key: PublicKey,
     source: SocketAddr,
@@ -75,7 +74,6 @@ struct Pending {
 }
 
 /// A session as its registration sees it.
-#[derive(Debug)]
 pub(super) struct Session {
     pub key: PublicKey,
     pub client: SocketAddr,
@@ -103,7 +101,6 @@ impl Session {
 
 /// An allowed key that has been heard. Its initiations count here, for who has recorded some can send any number of
 /// copies: they cost nobody else.
-#[derive(Debug)]
 struct Client {
     seen: HandshakeSeen,
     taken: Freshness,
@@ -148,7 +145,6 @@ enum Deadline {
 
 /// Handshakes, challenges and expiry. After `handle_datagram`, and when `poll_timeout` has come, drain
 /// `poll_transmit`.
-#[derive(Debug)]
 pub struct RelayControl {
     me: PrivateKey,
     client_macs: ClientMacs,
