@@ -20,7 +20,7 @@ use super::{secret, value};
 /// Checks `document`. `None` if anything is wrong; `source` then knows what.
 pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     sections_belong_together(source, &document);
-    let node = document.node.read();
+    let node = document.node;
     let state_dir = match node.as_ref().and_then(|node| node.state_dir.as_ref()) {
         Some(name) => source.folder().join(name),
         None => usual_state_dir(source.stem()),
@@ -28,19 +28,17 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     let key = node.and_then(|node| private_key(source, &node));
     let me = key.as_ref().map(PrivateKey::public);
     let peers = peer::all(source, document.peers, me.as_ref());
-    let written = document.tunnel.read();
+    let written = document.tunnel;
     if written.as_ref().is_some_and(|tunnel| tunnel.listen.is_none()) {
         complain_of_unreachable(source, &peers);
     }
     let tunnel = written.map(|written| tunnel(source, written, peers));
-    let relay =
-        document.relay.read().map(|written| relay(source, written, tunnel.as_ref().map(|t| t.listen)));
-    let flight = document.flight.read().map(|written| flight(source, written));
+    let relay = document.relay.map(|written| relay(source, written, tunnel.as_ref().map(|t| t.listen)));
+    let flight = document.flight.map(|written| flight(source, written));
     let floods = flood::all(source, document.floods);
     let codings = coding::all(source, document.codings);
-    let bicast = document.bicast.read().map(|written| super::bicast::check(source, written));
-    let metrics = document.metrics.read();
-    let metrics = metrics.and_then(|written| {
+    let bicast = document.bicast.map(|written| super::bicast::check(source, written));
+    let metrics = document.metrics.and_then(|written| {
         source.expect(written.listen.span(), value::metrics_address(written.listen.get_ref()))
     });
     Some(Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics })
@@ -59,11 +57,10 @@ fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey>
 }
 
 fn sections_belong_together(source: &mut Source, document: &Document) {
-    let needs_key = !document.tunnel.is_absent() || !document.relay.is_absent();
-    let listed = document.has_flood || document.has_coding;
-    let none = document.flight.is_absent() && document.bicast.is_absent() && !listed;
-    let nothing = !needs_key && none;
-    if document.node.is_absent() && (needs_key || nothing) {
+    let has = |name| document.present.contains(name);
+    let needs_key = has("tunnel") || has("relay");
+    let nothing = !needs_key && !["flight", "bicast", "coding", "flood"].into_iter().any(has);
+    if !has("node") && (needs_key || nothing) {
         source.complain(0..0, "there is no [node] section; write one with key-file = \"FILE\"");
     }
     if nothing {
@@ -72,7 +69,7 @@ fn sections_belong_together(source: &mut Source, document: &Document) {
             "there is nothing to run; write a [tunnel], [relay], [flight], [bicast], [[coding]] or [[flood]] section",
         );
     }
-    if let (true, Some(peer)) = (document.tunnel.is_absent(), document.peers.first()) {
+    if let (false, Some(peer)) = (has("tunnel"), document.peers.first()) {
         source.complain(peer.name.span(), "a peer needs a [tunnel] section; write one");
     }
     complain_of_bicast_below_coding(source, document);
@@ -81,13 +78,10 @@ fn sections_belong_together(source: &mut Source, document: &Document) {
 
 /// What the tunnel makes is neither below it nor below another strand.
 fn complain_of_the_tunnel_itself(source: &mut Source, document: &Document) {
-    let document::Section::Read(tunnel) = &document.tunnel else { return };
+    let Some(tunnel) = &document.tunnel else { return };
     let floods = document.floods.iter().map(|flood| &flood.interface);
     let codings = document.codings.iter().flat_map(|coding| [&coding.interface, &coding.master]);
-    let bicast = match &document.bicast {
-        document::Section::Read(bicast) => bicast.interfaces.get_ref().as_slice(),
-        _ => &[],
-    };
+    let bicast = document.bicast.iter().flat_map(|bicast| bicast.interfaces.get_ref());
     let paths = document.peers.iter().flat_map(|peer| &peer.paths).filter_map(|path| path.local.as_ref());
     let all = floods.chain(codings).chain(bicast).chain(paths);
     for name in all.filter(|name| name.get_ref() == tunnel.interface.get_ref()) {
@@ -96,7 +90,7 @@ fn complain_of_the_tunnel_itself(source: &mut Source, document: &Document) {
 }
 
 fn complain_of_bicast_below_coding(source: &mut Source, document: &Document) {
-    let document::Section::Read(bicast) = &document.bicast else { return };
+    let Some(bicast) = &document.bicast else { return };
     let slaves: Vec<_> = document.codings.iter().map(|coding| coding.interface.get_ref()).collect();
     for name in bicast.interfaces.get_ref().iter().filter(|name| slaves.contains(&name.get_ref())) {
         source.complain(name.span(), "[[coding]] has this interface, and IP runs on its master; name that");

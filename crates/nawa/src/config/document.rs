@@ -1,5 +1,6 @@
 //! The file as written: its sections and keys, with the place of each value. [`super::check`] gives them meaning.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -16,61 +17,26 @@ const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path
 /// Every section that could be read.
 #[derive(Debug, Default)]
 pub struct Document {
+    /// The names of the sections that stand there, be they wrong.
+    pub present: BTreeSet<String>,
     /// `[node]`
-    pub node: Section<Node>,
+    pub node: Option<Node>,
     /// `[tunnel]`
-    pub tunnel: Section<Tunnel>,
+    pub tunnel: Option<Tunnel>,
     /// `[[peer]]`, in the file's order
     pub peers: Vec<Peer>,
     /// `[relay]`
-    pub relay: Section<Relay>,
+    pub relay: Option<Relay>,
     /// `[flight]`
-    pub flight: Section<Flight>,
+    pub flight: Option<Flight>,
     /// `[[flood]]`, in the file's order
     pub floods: Vec<Flood>,
-    /// Whether any stands there, be it wrong.
-    pub has_flood: bool,
     /// `[[coding]]`, in the file's order
     pub codings: Vec<Coding>,
-    /// Whether any stands there, be it wrong.
-    pub has_coding: bool,
     /// `[bicast]`
-    pub bicast: Section<Bicast>,
+    pub bicast: Option<Bicast>,
     /// `[metrics]`
-    pub metrics: Section<Metrics>,
-}
-
-/// A section that stands at most once in the file.
-#[derive(Debug, Default)]
-pub enum Section<T> {
-    /// It does not stand there.
-    #[default]
-    Absent,
-    /// It stands there, and what is wrong with it has been said.
-    Wrong,
-    /// It could be read.
-    Read(T),
-}
-
-impl<T> Section<T> {
-    /// Whether the file lacks it.
-    pub fn is_absent(&self) -> bool {
-        matches!(self, Section::Absent)
-    }
-
-    /// What it holds, if that could be read.
-    pub fn read(self) -> Option<T> {
-        match self {
-            Section::Read(value) => Some(value),
-            Section::Absent | Section::Wrong => None,
-        }
-    }
-}
-
-impl<T> From<Option<T>> for Section<T> {
-    fn from(read: Option<T>) -> Self {
-        read.map_or(Section::Wrong, Section::Read)
-    }
+    pub metrics: Option<Metrics>,
 }
 
 /// The name of a file or folder, as written.
@@ -330,24 +296,23 @@ type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
 type Value<'i> = Spanned<DeValue<'i>>;
 
 fn section(source: &mut Source, document: &mut Document, key: Key, value: Value) {
+    document.present.insert(key.get_ref().to_string());
     match key.get_ref().as_ref() {
-        "node" => document.node = only(source, "node", value).into(),
-        "tunnel" => document.tunnel = only(source, "tunnel", value).into(),
-        "relay" => document.relay = only(source, "relay", value).into(),
-        "flight" => document.flight = only(source, "flight", value).into(),
-        "bicast" => document.bicast = only(source, "bicast", value).into(),
-        "metrics" => document.metrics = only(source, "metrics", value).into(),
+        "node" => document.node = only(source, "node", value),
+        "tunnel" => document.tunnel = only(source, "tunnel", value),
+        "relay" => document.relay = only(source, "relay", value),
+        "flight" => document.flight = only(source, "flight", value),
+        "bicast" => document.bicast = only(source, "bicast", value),
+        "metrics" => document.metrics = only(source, "metrics", value),
         "peer" => {
             document.peers =
                 tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()
         }
         "flood" => {
-            document.has_flood = true;
             document.floods =
                 tables(source, "flood", value).into_iter().filter_map(|v| table(source, v)).collect();
         }
         "coding" => {
-            document.has_coding = true;
             document.codings =
                 tables(source, "coding", value).into_iter().filter_map(|v| table(source, v)).collect();
         }
