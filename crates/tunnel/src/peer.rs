@@ -14,8 +14,8 @@ use rand_core::RngCore;
 
 use crate::capture::Opened;
 use crate::config::{Bicast, MAX_PATHS, Marks, Mtu, PeerConfig, Scheduler};
-use crate::flow::copies::{Copies, CopyCounters};
-use crate::flow::queue::{self, FlowQueue};
+use crate::flow::copies::Copies;
+use crate::flow::queue::FlowQueue;
 use crate::flow::unconfirmed::{self, Unconfirmed};
 use crate::handshake::noise::{Finished, Initiator};
 use crate::handshake::sessions::{Identities, Indices, Sessions};
@@ -111,7 +111,7 @@ enum Second {
 pub struct Peer {
     /// What this end was told of it.
     pub config: PeerConfig,
-    scheduler: Scheduler,
+    pub(crate) scheduler: Scheduler,
     marks: Marks,
     memory: Memory,
     sizes: MtuSizes,
@@ -131,11 +131,12 @@ pub struct Peer {
     /// When to announce that list again, and how long after that once more.
     announce_again: Option<(Duration, Duration)>,
     peer_generation: Option<u8>,
-    queue: FlowQueue,
-    unconfirmed: Unconfirmed,
+    pub(crate) queue: FlowQueue,
+    /// What has been sent and is not confirmed.
+    pub unconfirmed: Unconfirmed,
     /// `None` if nothing goes over two paths.
-    copies: Option<Copies>,
-    ordered: PacketQueue,
+    pub(crate) copies: Option<Copies>,
+    pub(crate) ordered: PacketQueue,
     pieces: Pieces,
     help: Help,
     peer_repeats: bool,
@@ -159,7 +160,8 @@ pub struct Peer {
     /// Something was sent or has come since the paths were measured last.
     stirred: bool,
     delay_base: Option<u32>,
-    skew: ClockSkew,
+    /// How much faster the peer's clock runs than this end's.
+    pub(crate) skew: ClockSkew,
     reports_sent: u64,
     /// Why packets that are routed to it do not come to this end, if some do not.
     pub(crate) beside: Option<Why>,
@@ -641,44 +643,9 @@ impl Peer {
         Duration::from_micros(u64::from(high.abs_diff(low))).min(MAX_RTT)
     }
 
-    /// Bytes that wait behind gaps; what became of inner packets; bytes kept for resending.
-    pub fn order_state(&self) -> (usize, &crate::packet_queue::Counters, &Unconfirmed) {
-        (self.ordered.held_bytes(), self.ordered.counters(), &self.unconfirmed)
-    }
-
-    /// What went over two paths; `None` if nothing is to.
-    pub fn copy_counters(&self) -> Option<&CopyCounters> {
-        self.copies.as_ref().map(Copies::counters)
-    }
-
-    /// How much faster the peer's clock runs than this end's.
-    pub fn skew(&self) -> &ClockSkew {
-        &self.skew
-    }
-
-    /// How packets are spread.
-    pub fn scheduler(&self) -> Scheduler {
-        self.scheduler
-    }
-
     /// Bytes of inner packets waiting to be sent.
     pub fn queue_bytes(&self) -> usize {
         self.queue.bytes()
-    }
-
-    /// The flows to this peer that sent most of late.
-    pub fn flows(&self, now: Duration) -> Vec<queue::Seen> {
-        self.queue.flows(now)
-    }
-
-    /// TCP flows that are told by their windows what they may have in flight.
-    pub fn limited_flows(&self) -> usize {
-        self.queue.limited_flows()
-    }
-
-    /// Inner packets dropped, and marked, to keep the queue short.
-    pub fn queue_totals(&self) -> (u64, u64) {
-        self.queue.totals()
     }
 
     /// The largest inner packet that every path in use carries, in bytes, but no less than what must pass, if need be in pieces, or what a

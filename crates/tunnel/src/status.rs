@@ -279,9 +279,8 @@ impl Endpoint {
 }
 
 fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
-    let (reorder_bytes, order, unconfirmed) = peer.order_state();
-    let (given_up_packets, resent_packets) = unconfirmed.totals();
-    let (queue_dropped_packets, queue_marked_packets) = peer.queue_totals();
+    let (given_up_packets, resent_packets) = peer.unconfirmed.totals();
+    let (queue_dropped_packets, queue_marked_packets) = peer.queue.totals();
     let session = peer.sessions.current(now);
     let others = peer.others();
     let best = peer.paths.iter().filter_map(|p| p.delay).min();
@@ -293,22 +292,22 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         routes: peer.config.routes.clone(),
         up: peer.can_send(now),
         why: peer.why(now).map(|why| why.to_string()),
-        scheduler: peer.scheduler(),
-        resend: unconfirmed.repeats(),
+        scheduler: peer.scheduler,
+        resend: peer.unconfirmed.repeats(),
         cipher: session.map(|s| s.cipher),
         session_age_s: session.map(|s| s.age(now).as_secs_f64()),
-        queue_bytes: peer.queue_bytes(),
+        queue_bytes: peer.queue.bytes(),
         queue_dropped_packets,
         queue_marked_packets,
-        limited_flows: peer.limited_flows(),
-        flows: peer.flows(now).iter().map(flow_status).collect(),
-        unconfirmed_bytes: unconfirmed.bytes(),
-        reorder_bytes,
+        limited_flows: peer.queue.limited_flows(),
+        flows: peer.queue.flows(now).iter().map(flow_status).collect(),
+        unconfirmed_bytes: peer.unconfirmed.bytes(),
+        reorder_bytes: peer.ordered.held_bytes(),
         resent_packets,
         given_up_packets,
-        bicast: peer.copy_counters().cloned(),
-        clock_skew_ppm: peer.skew().ppm(),
-        order: *order,
+        bicast: peer.copies.as_ref().map(|copies| copies.counters().clone()),
+        clock_skew_ppm: peer.skew.ppm(),
+        order: *peer.ordered.counters(),
         counters: peer.counters,
         paths: peer.paths.iter().map(|p| path_status(p, others, (best, weights), now)).collect(),
     }

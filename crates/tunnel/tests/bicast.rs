@@ -323,7 +323,7 @@ fn every_packet_is_delivered_once_or_counted_lost() {
             let accounted = order.delivered_packets + order.lost_packets + other.queue_dropped_packets;
             assert_eq!(accounted, offered[1 - end], "seed {seed}: {order:?} {other:#?}");
             assert_eq!((other.queue_bytes, other.unconfirmed_bytes), (0, 0), "seed {seed}: memory kept");
-            let (_, _, unconfirmed) = net.ends[end].peers()[0].order_state();
+            let unconfirmed = &net.ends[end].peers()[0].unconfirmed;
             assert_eq!(unconfirmed.floor(), unconfirmed.next(), "seed {seed}: something is waited for");
         }
     }

@@ -312,7 +312,7 @@ fn what_was_on_its_way_when_the_peer_restarted_is_not_kept() {
         net.pass(20 * S);
         chatter(&mut net, 5, 1000);
         net.pass(5 * S);
-        let (_, _, unconfirmed) = net.ends[1 - reborn].peers()[0].order_state();
+        let unconfirmed = &net.ends[1 - reborn].peers()[0].unconfirmed;
         assert_eq!(unconfirmed.next() - unconfirmed.floor(), 0, "end {reborn} restarted");
         assert_eq!(unconfirmed.bytes(), 0, "end {reborn} restarted");
     }

@@ -312,7 +312,7 @@ fn memory_is_bounded_when_no_feedback_ever_comes() {
             let status = net.peer(0);
             assert!(status.queue_bytes <= 8 << 20 && status.unconfirmed_bytes <= 17 << 20, "{status:#?}");
             assert!(net.peer(1).reorder_bytes <= 16 << 20);
-            let (_, _, unconfirmed) = net.ends[0].peers()[0].order_state();
+            let unconfirmed = &net.ends[0].peers()[0].unconfirmed;
             assert!(unconfirmed.next() - unconfirmed.floor() <= 1 << 18, "{scheduler:?}");
             net.received[1].clear();
         }

@@ -239,7 +239,7 @@ fn what_was_under_way_on_an_interface_that_goes_is_sent_again() {
     net.pass(3000 * MS);
     let order = net.peer(1).order;
     assert!(order.lost_packets == 0 && order.delivered_packets > 300, "{order:?}");
-    let (_, _, unconfirmed) = net.ends[0].peers()[0].order_state();
+    let unconfirmed = &net.ends[0].peers()[0].unconfirmed;
     assert_eq!(unconfirmed.floor(), unconfirmed.next(), "nothing is waited for");
 }
 
