@@ -393,7 +393,7 @@ impl Endpoint {
             if peer.inner_mtu() != mtu {
                 self.update_mtu();
             }
-            self.note_names(at);
+            self.names.note(at, &self.peers[at].sessions);
             self.collect_inner(at);
         }
     }
@@ -482,11 +482,6 @@ impl Endpoint {
         }
     }
 
-    /// Makes the table of names say what a peer's sessions do.
-    fn note_names(&mut self, at: usize) {
-        self.names.note(at, &self.peers[at].sessions);
-    }
-
     /// The peers are others, or in other places.
     fn list_anew(&mut self) {
         self.places = places_of(&self.peers);
@@ -496,14 +491,15 @@ impl Endpoint {
         self.roster = Roster::new(self.peers.len());
         self.states.clear();
         self.known = Known::default();
-        self.answers.clear();
+        // Peers ask again.
+        self.answers = Answers::default();
         self.names = Names::new(self.peers.len());
-        (0..self.peers.len()).for_each(|at| self.note_names(at));
+        self.peers.iter().enumerate().for_each(|(at, peer)| self.names.note(at, &peer.sessions));
     }
 }
 
 fn places_of(peers: &[Peer]) -> BTreeMap<PublicKey, usize> {
-    peers.iter().enumerate().map(|(at, peer)| (*peer.public_key(), at)).collect()
+    peers.iter().enumerate().map(|(at, peer)| (peer.config.public_key, at)).collect()
 }
 
 fn routes_of(config: &Config) -> Routes {

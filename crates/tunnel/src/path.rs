@@ -119,7 +119,8 @@ pub struct Path {
     /// When to say that nothing more was sent.
     pub next_marker: Option<Duration>,
     marker_step: Duration,
-    last_sent: Duration,
+    /// When something was last sent.
+    pub(crate) last_sent: Duration,
     places: Remote,
     /// A challenge to answer, to where it came from.
     response: Option<(Address, u64)>,
@@ -383,11 +384,6 @@ impl Path {
         carried.saturating_sub(self.overhead()) as u16
     }
 
-    /// The largest outer packet that is known to pass, 0 before any was.
-    pub fn mtu(&self) -> u16 {
-        self.mtu.carried()
-    }
-
     /// A size that was probed passed.
     pub fn handle_probed(&mut self, size: u16) {
         self.mtu.handle_carried(size);
@@ -497,11 +493,6 @@ impl Path {
     pub fn back_off_marker(&mut self, now: Duration, longest: Duration) {
         self.marker_step = (self.marker_step * 4).clamp(SHORTEST_MARKER, longest);
         self.next_marker = Some(now + self.marker_step);
-    }
-
-    /// When something was last sent.
-    pub fn last_sent(&self) -> Duration {
-        self.last_sent
     }
 
     fn seal(

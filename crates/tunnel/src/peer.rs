@@ -19,7 +19,7 @@ use crate::flow::queue::FlowQueue;
 use crate::flow::unconfirmed::{self, Unconfirmed};
 use crate::handshake::noise::{Finished, Initiator};
 use crate::handshake::sessions::{Identities, Indices, Sessions};
-use crate::keys::{PrivateKey, PublicKey};
+use crate::keys::PrivateKey;
 use crate::packet_queue::PacketQueue;
 use crate::path::mtu_search::{MIN_CARRIED, MtuSizes};
 use crate::path::pieces::Pieces;
@@ -342,7 +342,7 @@ impl Peer {
 
     /// Whether inner packets wait to be sent (again).
     pub fn is_waiting(&self) -> bool {
-        !self.queue.is_empty() || self.unconfirmed.has_resend()
+        self.queue.bytes() > 0 || self.unconfirmed.has_resend()
     }
 
     /// The next inner packet from the peer, in order.
@@ -614,7 +614,7 @@ impl Peer {
     fn keepalive_at(&self, path: &Path) -> Option<Duration> {
         let listed = path.config.is_some().then_some(KEEPALIVE);
         let every = self.config.keepalive.into_iter().chain(listed).min()?;
-        path.is_validated().then(|| path.last_sent() + every)
+        path.is_validated().then(|| path.last_sent + every)
     }
 
     /// How long a gap may wait. A peer that repeats says itself when it has given a packet up; of one that does not, the
@@ -663,11 +663,6 @@ impl Peer {
         let floor = if whole { least } else { self.sizes.floor };
         let carried = used().map(Path::inner_mtu).min().filter(|_| self.sizes.search);
         self.inner_mtu = carried.map_or(self.inner_mtu, |mtu| mtu.max(floor));
-    }
-
-    /// The peer's key.
-    pub fn public_key(&self) -> &PublicKey {
-        &self.config.public_key
     }
 }
 

@@ -288,7 +288,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
     let weights = peer.paths.iter().filter(|p| p.is_up()).map(|p| p.weight.get()).sum();
     PeerStatus {
         name: peer.config.name.clone(),
-        public_key: peer.public_key().to_string(),
+        public_key: peer.config.public_key.to_string(),
         routes: peer.config.routes.clone(),
         up: peer.can_send(now),
         why: peer.why(now).map(|why| why.to_string()),
@@ -360,7 +360,7 @@ fn path_status(
         marks_left_off: path.marked.left_off().collect(),
         marks_ignored: path.marked.is_forged(now),
         competes: path.sent.rate.competes(),
-        mtu: path.mtu(),
+        mtu: path.mtu.carried(),
         rtt_ms: path.sent.rtt().smoothed().map(millis),
         rtt_min_ms: path.sent.rate.trip().map(millis),
         delay_over_best_ms: path.delay.zip(best_delay).map(|(d, b)| (d - b) as f64 / 1e3),

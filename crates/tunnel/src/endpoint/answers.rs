@@ -169,11 +169,6 @@ impl Answers {
     pub fn go_on(&mut self, ask: Ask, reply: Reply) {
         self.busy.push(Ask { next: Some(Step::Reply(Box::new(reply))), ..ask });
     }
-
-    /// Forgets all: peers ask again.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Endpoint {
                 if let Some(at) = self.names.of_index(index) {
                     self.roster.wake(at);
                     self.peers[at].handle_finished(now, &from, *initiator, finished);
-                    self.note_names(at);
+                    self.names.note(at, &self.peers[at].sessions);
                 } else if let Some((at, registration)) = self.registration(&from, index) {
                     registration.handle_finished(now, *initiator, finished);
                     self.roster.wake(at);
@@ -127,14 +127,14 @@ impl Endpoint {
         let response = answer.response.clone();
         self.peers[at].sessions.handle_answer(now, answer);
         self.roster.wake(at);
-        self.note_names(at);
+        self.names.note(at, &self.peers[at].sessions);
         for from in ask.from {
             self.send_response(now, at, from, response.clone());
         }
     }
 
     fn send_response(&mut self, now: Duration, peer: usize, to: Address, mut response: Vec<u8>) {
-        CookieJar::new(self.peers[peer].public_key()).stamp(now, &mut response);
+        CookieJar::new(&self.peers[peer].config.public_key).stamp(now, &mut response);
         self.reply(to, response);
     }
 

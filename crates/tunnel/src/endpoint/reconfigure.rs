@@ -16,7 +16,7 @@ impl Endpoint {
     pub fn check(&self, config: &Config) -> Result<(), ConfigError> {
         config.validate()?;
         let exhausted = |new: &&PeerConfig| {
-            self.peers.iter().any(|peer| *peer.public_key() == new.public_key && !peer.has_ids_for(new))
+            self.peers.iter().any(|peer| peer.config.public_key == new.public_key && !peer.has_ids_for(new))
         };
         match config.peers.iter().find(exhausted) {
             Some(peer) => Err(ConfigError::NoIds(peer.name.clone())),
@@ -44,7 +44,7 @@ impl Endpoint {
         self.congestion_control = config.congestion_control;
         let mut old = std::mem::take(&mut self.peers);
         for wanted in config.peers {
-            let known = old.iter().position(|peer| *peer.public_key() == wanted.public_key);
+            let known = old.iter().position(|peer| peer.config.public_key == wanted.public_key);
             let peer = match known.map(|at| old.swap_remove(at)) {
                 Some(mut peer) => {
                     peer.reconfigure(now, wanted, common, &self.me, &mut self.rng);

@@ -202,11 +202,6 @@ impl FlowQueue {
         self.bytes
     }
 
-    /// Whether nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-
     /// Flows that are told by their windows what they may have in flight.
     pub fn limited_flows(&self) -> usize {
         self.flows.iter().filter(|flow| flow.window.is_limited()).count()

@@ -78,7 +78,7 @@ impl Path {
         let fact = match state {
             State::Up => {
                 let rtt = self.sent.rtt().smoothed().unwrap_or_default().as_secs_f64() * 1e3;
-                format!("answers after {rtt:.1} ms, carries packets of {} bytes", self.mtu())
+                format!("answers after {rtt:.1} ms, carries packets of {} bytes", self.mtu.carried())
             }
             State::Checking | State::Silent => match (self.received.last_arrival(), self.sent.silences()) {
                 (Some(at), 0) => format!("not proved: heard {:.1} s ago", seconds(at)),
@@ -144,7 +144,7 @@ pub fn why_of(path: &Path, others: Others, now: Duration) -> Option<Why> {
     let spent = cost.monthly_cap.filter(|_| cost.spent).map(|cap| Why::Spent { cap });
     let tls = path.tls().filter(|_| path.is_up()).map(Why::OverTls);
     let pieces = path.pieces(inner_mtu.into()).filter(|pieces| path.is_up() && *pieces > 1);
-    let (carries, packet, larger) = (path.mtu(), inner_mtu, path.mtu.larger());
+    let (carries, packet, larger) = (path.mtu.carried(), inner_mtu, path.mtu.larger());
     let pieces = pieces.map(|pieces| Why::InPieces { carries, packet, pieces, larger });
     // What was heard before this path fell silent says nothing of the peer since.
     let since = path.since(now);

@@ -64,7 +64,7 @@ impl Peer {
         let newest = path.received.handle_packet(now, header.sequence, size, reportable);
         path.handle_arrival(now, from, size, newest, rng);
         // What comes in suggests that something gets out again.
-        path.probe_wanted |= path.sent.is_silent() && now >= path.last_sent() + RETURN_PROBE;
+        path.probe_wanted |= path.sent.is_silent() && now >= path.last_sent + RETURN_PROBE;
         self.stirred = true;
         match Frame::parse(plain) {
             Ok(Frame::Data(data, piece)) if data.piece != Piece::WHOLE => {
