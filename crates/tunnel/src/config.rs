@@ -8,7 +8,6 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Serialize;
 
-use crate::schedule::weights::Congestion;
 use crate::{PresharedKey, PublicKey};
 
 /// At most this many paths to a peer, listed or learned.
@@ -26,16 +25,6 @@ pub enum Scheduler {
     /// The paper's with absolute one-way delays in place of equation (1): what clocks that disagree do to it. To show
     /// the fault, not to be used.
     PaperAbsolute,
-}
-
-impl Scheduler {
-    /// What the paths' weights follow.
-    pub fn congestion(self) -> Congestion {
-        match self {
-            Scheduler::Auto | Scheduler::Paper => Congestion::Increase,
-            Scheduler::PaperAbsolute => Congestion::Absolute,
-        }
-    }
 }
 
 /// Which packets to a peer go over two paths.

@@ -378,7 +378,7 @@ impl Peer {
             let weights = self.paths.iter_mut().filter(|p| p.is_up()).map(|p| &mut p.weight);
             // The paper's equations know no skew.
             let skew = if self.scheduler == Scheduler::Auto { self.skew.over(weights::PERIOD) } else { 0.0 };
-            weights::update(weights, self.scheduler.congestion(), skew);
+            weights::update(weights, self.scheduler == Scheduler::PaperAbsolute, skew);
             self.skew.update(now, self.paths.iter_mut().map(|p| &mut p.weight.minima));
             self.measure_paths();
             self.measure_detours();

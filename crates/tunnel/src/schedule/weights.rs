@@ -9,7 +9,7 @@
 //! plus the least jitter seen on any path. A path without a sample in a period keeps its weight; weights are renormalised
 //! as paths come and go.
 //!
-//! [`Congestion::Absolute`] is what the paper's text describes beside its equations: one-way delays as two clocks show
+//! `absolute` is what the paper's text describes beside its equations: one-way delays as two clocks show
 //! them, which therefore have to agree. It is here to show what then happens, see docs/tunnel.md.
 
 use std::time::Duration;
@@ -22,15 +22,6 @@ pub const ALPHA: f64 = 0.25;
 pub const PERIOD: Duration = Duration::from_millis(100);
 /// Timestamps differ by this much for reasons that are no delay: their unit and the hosts' scheduling, in µs.
 const RESOLUTION: f64 = 100.0;
-
-/// What D_i is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Congestion {
-    /// Equation (1): the increase of delay.
-    Increase,
-    /// MeanDelay_i itself, with the offset between the clocks in it and whatever sign that gives it.
-    Absolute,
-}
 
 /// One-way delays over a period: the receiver's clock minus the sender's, in µs, wrapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,29 +90,25 @@ impl Weight {
     }
 
     /// D_i, not floored, and ends the period. `None` without a sample in this period.
-    fn end_period(&mut self, congestion: Congestion) -> Option<f64> {
+    fn end_period(&mut self, absolute: bool) -> Option<f64> {
         let min = self.min.take()?;
         let mean_over_min = std::mem::take(&mut self.over_min) / std::mem::take(&mut self.samples);
         self.jitter += 0.25 * (mean_over_min - self.jitter);
-        let previous = match congestion {
-            Congestion::Increase => self.previous_min.replace(min).unwrap_or(min),
-            Congestion::Absolute => 0,
-        };
+        let previous = if absolute { 0 } else { self.previous_min.replace(min).unwrap_or(min) };
         Some(f64::from(min.wrapping_sub(previous) as i32) + mean_over_min)
     }
 }
 
 /// Ends a period for the paths in use: equations (1) to (3), then the weights' sum is made 1 again. `skew`: by how much
 /// delays seem to grow in a period because one clock is faster, µs; it is no part of D.
-pub fn update<'a>(paths: impl Iterator<Item = &'a mut Weight>, congestion: Congestion, skew: f64) {
-    let mut paths: Vec<_> = paths.map(|w| (w.end_period(congestion).map(|d| d - skew), w)).collect();
+/// `absolute`: D_i is MeanDelay_i itself, with the offset between the clocks in it and whatever sign that gives it.
+pub fn update<'a>(paths: impl Iterator<Item = &'a mut Weight>, absolute: bool, skew: f64) {
+    let mut paths: Vec<_> = paths.map(|w| (w.end_period(absolute).map(|d| d - skew), w)).collect();
     normalise(paths.iter_mut().map(|(_, w)| &mut **w));
     let jitter = paths.iter().map(|(_, w)| w.jitter).fold(f64::INFINITY, f64::min);
     let floor = RESOLUTION + jitter;
-    let inverse = |d: f64| match congestion {
-        Congestion::Increase => 1.0 / d.max(floor),
-        Congestion::Absolute => 1.0 / d.abs().max(floor).copysign(d),
-    };
+    let floored = |d: f64| if absolute { d.abs().max(floor).copysign(d) } else { d.max(floor) };
+    let inverse = |d: f64| 1.0 / floored(d);
     let measured = paths.iter().filter_map(|(d, _)| *d).map(inverse).sum::<f64>();
     // Those without a sample keep their weight; the others share what is left.
     let kept = paths.iter().filter(|(d, _)| d.is_none()).map(|(_, w)| w.weight).sum::<f64>();
@@ -158,7 +145,7 @@ mod tests {
             for (w, &(min, mean)) in w.iter_mut().zip(delays) {
                 w.handle_delay(&delay(min.wrapping_add(offset), mean.wrapping_add(offset)));
             }
-            update(w.iter_mut(), Congestion::Increase, 0.0);
+            update(w.iter_mut(), false, 0.0);
         }
         w.iter().map(Weight::get).collect()
     }
@@ -167,12 +154,12 @@ mod tests {
     fn equation_1_takes_the_increase_over_the_previous_minimum() {
         let mut w = Weight::default();
         w.handle_delay(&delay(100, 150));
-        assert_eq!(w.end_period(Congestion::Increase), Some(50.0));
+        assert_eq!(w.end_period(false), Some(50.0));
         w.handle_delay(&delay(170, 200));
-        assert_eq!(w.end_period(Congestion::Increase), Some(100.0), "200 − 100");
+        assert_eq!(w.end_period(false), Some(100.0), "200 − 100");
         w.handle_delay(&delay(20, 30));
-        assert_eq!(w.end_period(Congestion::Increase), Some(-140.0), "30 − 170");
-        assert_eq!(w.end_period(Congestion::Increase), None);
+        assert_eq!(w.end_period(false), Some(-140.0), "30 − 170");
+        assert_eq!(w.end_period(false), None);
     }
 
     #[test]
@@ -180,7 +167,7 @@ mod tests {
         let mut w = Weight::default();
         w.handle_delay(&Delay { samples: 30, min: 100, mean_over_min: 10, max_over_min: 0 });
         w.handle_delay(&Delay { samples: 10, min: 60, mean_over_min: 10, max_over_min: 0 });
-        assert_eq!(w.end_period(Congestion::Increase), Some((30.0 * 110.0 + 10.0 * 70.0) / 40.0 - 60.0));
+        assert_eq!(w.end_period(false), Some((30.0 * 110.0 + 10.0 * 70.0) / 40.0 - 60.0));
     }
 
     #[test]
@@ -216,9 +203,9 @@ mod tests {
     #[test]
     fn weights_are_renormalised_as_paths_go() {
         let mut w = vec![Weight::default(); 4];
-        update(w.iter_mut(), Congestion::Increase, 0.0);
+        update(w.iter_mut(), false, 0.0);
         assert!((w[0].get() - 0.25).abs() < 1e-9);
-        update(w[..2].iter_mut(), Congestion::Increase, 0.0);
+        update(w[..2].iter_mut(), false, 0.0);
         assert!((w[0].get() - 0.5).abs() < 1e-9);
     }
 
@@ -228,7 +215,7 @@ mod tests {
         for (w, micros) in w.iter_mut().zip([1, 1u32.wrapping_neg()]) {
             w.handle_delay(&delay(micros, micros));
         }
-        update(w.iter_mut(), Congestion::Absolute, 0.0);
+        update(w.iter_mut(), true, 0.0);
         assert_eq!(w.iter().map(Weight::get).collect::<Vec<_>>(), [0.5; 2]);
     }
 
@@ -240,7 +227,7 @@ mod tests {
             for (w, ms) in w.iter_mut().zip([10u32, 20, 30]) {
                 w.handle_delay(&delay((ms * 1000).wrapping_sub(15_000), (ms * 1000).wrapping_sub(15_000)));
             }
-            update(w.iter_mut(), Congestion::Absolute, 0.0);
+            update(w.iter_mut(), true, 0.0);
         }
         assert!(w[0].get() < 0.0 && w[1].get() > 1.0, "{w:?}");
     }
