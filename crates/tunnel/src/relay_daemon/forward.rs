@@ -167,7 +167,7 @@ impl Forwarder {
                 .trains()
                 .for_each(|(meta, train)| out.add(&meta, train, |d| core.decide(now, &meta, d, &mut asked)));
             let (runs, answers) = (out.runs.iter(), out.answers.iter());
-            let runs = runs.map(|run| run.transmit(&core.replies));
+            let runs = runs.map(|run| Transmit { local: core.replies.from(run.remote), ..*run });
             let all = runs.chain(answers.map(|(meta, answer)| to(meta.remote, meta.local, answer)));
             self.sockets.send(all.map(|transmit| (0, transmit)), |transmit, error| {
                 core.replies.handle_failure(transmit, error)
@@ -193,32 +193,11 @@ fn to(remote: SocketAddr, local: Option<IpAddr>, contents: &[u8]) -> Transmit<'_
     Transmit { remote, local, interface: None, tos: 0, segment_size: None, contents }
 }
 
-/// Consecutive datagrams of one train that go to one address.
-#[derive(Clone, Copy, Debug)]
-struct Run<'a> {
-    to: SocketAddr,
-    tos: u8,
-    segment_size: usize,
-    contents: &'a [u8],
-}
-
-impl Run<'_> {
-    fn transmit(&self, replies: &Replies) -> Transmit<'_> {
-        Transmit {
-            remote: self.to,
-            local: replies.from(self.to),
-            interface: None,
-            tos: self.tos,
-            segment_size: Some(self.segment_size),
-            contents: self.contents,
-        }
-    }
-}
-
 /// What a batch leads to.
 #[derive(Debug, Default)]
 struct Outgoing<'a> {
-    runs: Vec<Run<'a>>,
+    /// Consecutive datagrams of one train that go to one address; from where is not decided yet.
+    runs: Vec<Transmit<'a>>,
     answers: Vec<(Meta, Vec<u8>)>,
 }
 
@@ -246,7 +225,8 @@ impl<'a> Outgoing<'a> {
 
     fn add_run(&mut self, meta: &Meta, to: Option<SocketAddr>, contents: &'a [u8]) {
         if let Some(to) = to.filter(|_| !contents.is_empty()) {
-            self.runs.push(Run { to, tos: meta.tos, segment_size: meta.segment_size, contents });
+            let segment_size = Some(meta.segment_size);
+            self.runs.push(Transmit { tos: meta.tos, segment_size, ..self::to(to, None, contents) });
         }
     }
 }
@@ -379,9 +359,9 @@ mod tests {
         };
         let mut out = Outgoing::default();
         out.add(&meta, &[2, 2, 2, 2, 3, 3, 0, 0, 3, 3, 1, 1, 3, 3, 3], decide);
-        let runs: Vec<_> = out.runs.iter().map(|run| (run.to.port(), run.contents)).collect();
+        let runs: Vec<_> = out.runs.iter().map(|run| (run.remote.port(), run.contents)).collect();
         assert_eq!(runs, [(2, &[2; 4][..]), (3, &[3; 2]), (3, &[3; 2]), (3, &[3; 3])]);
-        assert!(out.runs.iter().all(|run| (run.tos, run.segment_size) == (0xb9, 2)));
+        assert!(out.runs.iter().all(|run| (run.tos, run.segment_size) == (0xb9, Some(2))));
         assert_eq!(out.answers, [(meta, vec![9])]);
     }
 
