@@ -15,6 +15,7 @@ use crate::{
     handshake::cookie::{self, CookieJar},
     handshake::noise,
     keys::{PrivateKey, PublicKey},
+    relay::DropReason,
     wire::{self, INITIATION_LEN},
 };
 
@@ -56,15 +57,6 @@ impl ClientMac {
     }
 }
 
-/// Why an initiation is from nobody that the relay knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
-    /// No client has its index.
-    Index,
-    /// Its mac1 is not that client's.
-    Mac1,
-}
-
 /// The clients that a relay knows.
 pub struct ClientMacs {
     relay: PublicKey,
@@ -93,13 +85,13 @@ impl ClientMacs {
     ///
     /// # Panics
     /// If `initiation` is shorter than an initiation.
-    pub fn find(&self, initiation: &[u8]) -> Result<PublicKey, Unknown> {
+    pub fn find(&self, initiation: &[u8]) -> Result<PublicKey, DropReason> {
         assert!(initiation.len() >= INITIATION_LEN, "its length has been checked");
         let index = u32::from_be_bytes(wire::array(initiation, 4));
         let hint = index ^ mask(&self.relay, &noise::ephemeral(initiation));
-        let candidates = self.known.get(&hint).ok_or(Unknown::Index)?;
+        let candidates = self.known.get(&hint).ok_or(DropReason::NotAllowed)?;
         let fits = |(_, knock): &&(PublicKey, ClientMac)| cookie::check_mac1(&knock.mac1_key, initiation);
-        candidates.iter().find(fits).map(|(key, _)| *key).ok_or(Unknown::Mac1)
+        candidates.iter().find(fits).map(|(key, _)| *key).ok_or(DropReason::Mac1)
     }
 }
 
@@ -144,7 +136,7 @@ mod tests {
             assert_eq!(clients.find(&initiation(&client, &relay.public())), Ok(client.public()));
             assert!(clients.knows(&client.public()));
         }
-        assert_eq!(clients.find(&initiation(&key(4), &relay.public())), Err(Unknown::Index));
+        assert_eq!(clients.find(&initiation(&key(4), &relay.public())), Err(DropReason::NotAllowed));
         assert!(!clients.knows(&key(4).public()) && !clients.knows(&[0; 32].into()));
     }
 
@@ -154,7 +146,7 @@ mod tests {
         let clients = ClientMacs::new(&relay, [client.public()]);
         let mut message = initiation(&client, &relay.public());
         CookieJar::new(&relay.public()).stamp(Duration::ZERO, &mut message);
-        assert_eq!(clients.find(&message), Err(Unknown::Mac1));
+        assert_eq!(clients.find(&message), Err(DropReason::Mac1));
     }
 
     #[test]

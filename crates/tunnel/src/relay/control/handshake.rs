@@ -6,7 +6,6 @@ use rand_chacha::rand_core::RngCore;
 
 use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl, SILENT, of};
 use crate::{
-    handshake::client_mac::Unknown,
     handshake::cookie::CookieJar,
     handshake::noise::{self, Prologue, Responder},
     keys::{PresharedKey, PublicKey},
@@ -249,13 +248,4 @@ fn counter(message: &[u8]) -> u64 {
 /// The counter behind it; nobody counts so far.
 fn next(counter: u64) -> Result<u64, DropReason> {
     counter.checked_add(1).ok_or(DropReason::Confirmation)
-}
-
-impl From<Unknown> for DropReason {
-    fn from(unknown: Unknown) -> Self {
-        match unknown {
-            Unknown::Index => Self::NotAllowed,
-            Unknown::Mac1 => Self::Mac1,
-        }
-    }
 }
