@@ -427,31 +427,15 @@ impl Path {
         true
     }
 
-    /// The challenge that is due, to the address that it is about.
+    /// The challenge that is due, to the address that it is about; else the answer to one, to where that came from (RFC 9000 §8.2.2): no
+    /// larger than it. Neither is in flight: that nothing comes back says nothing about the path's present address.
     pub fn pack_challenge(&mut self, now: Duration, session: &Session, train: &mut Train) -> bool {
-        let Some((address, token)) = self.places.poll_challenge(now) else { return false };
-        self.pack_elsewhere(now, session, &address, train, |out| put_challenge(out, token, false));
-        true
-    }
-
-    /// The answer to a challenge, to where that came from (RFC 9000 §8.2.2): no larger than it.
-    pub fn pack_response(&mut self, now: Duration, session: &Session, train: &mut Train) -> bool {
-        let Some((address, token)) = self.response.take() else { return false };
-        self.pack_elsewhere(now, session, &address, train, |out| put_challenge(out, token, true));
-        true
-    }
-
-    /// Not in flight: that it is not answered says nothing about the path's present address.
-    fn pack_elsewhere(
-        &mut self,
-        now: Duration,
-        session: &Session,
-        address: &Address,
-        train: &mut Train,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let size = self.seal(session, address, 0, train, write);
+        let due = self.places.poll_challenge(now).map(|challenge| (challenge, false));
+        let next = due.or_else(|| Some((self.response.take()?, true)));
+        let Some(((address, token), answers)) = next else { return false };
+        let size = self.seal(session, &address, 0, train, |out| put_challenge(out, token, answers));
         self.count(now, size, Content::Report);
+        true
     }
 
     /// Whether `bytes` may be sent to the path's address.

@@ -86,7 +86,7 @@ impl Peer {
         for at in 0..self.paths.len() {
             let sizes = self.sizes;
             let path = &mut self.paths[at];
-            if path.pack_challenge(now, session, train) || path.pack_response(now, session, train) {
+            if path.pack_challenge(now, session, train) {
                 return true;
             }
             if !path.may_take(SMALL) {
