@@ -199,7 +199,7 @@ impl Path {
         if self.way.map(|way| (way.remote, way.relay)) != way.map(|way| (way.remote, way.relay)) {
             self.registration = None;
         }
-        self.places.set_rival(way.and_then(|way| way.rival).map(|(to, local)| Address::direct(to, local)));
+        self.places.rival = way.and_then(|way| way.rival).map(|(to, local)| Address::direct(to, local));
         self.way = way;
     }
 
@@ -312,9 +312,9 @@ impl Path {
     /// Where a handshake finds the peer: where the path leads, and where the configuration says, at both addresses if it has two.
     pub fn handshake_addresses(&self) -> impl Iterator<Item = Address> + use<> {
         let here = self.places.address().filter(|_| self.is_validated());
-        let home = self.places.home().filter(|home| here.is_none_or(|here| !here.is_same_place(home)));
-        let rival = self.places.rival().filter(|_| !self.is_up());
-        [here.copied(), home.copied(), rival.copied()].into_iter().flatten()
+        let home = self.places.home.filter(|home| here.is_none_or(|here| !here.is_same_place(home)));
+        let rival = self.places.rival.filter(|_| !self.is_up());
+        [here.copied(), home, rival].into_iter().flatten()
     }
 
     /// When a packet sent now is there unless it is lost, µs, with an offset common to all paths: as delays are reported or, if that

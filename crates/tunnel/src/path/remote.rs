@@ -74,20 +74,15 @@ pub struct Remote {
     here: Option<Place>,
     candidate: Option<Place>,
     /// What this end's configuration or relay says, which needs no proof.
-    home: Option<Address>,
+    pub(super) home: Option<Address>,
     /// Where the configuration says that the peer may be instead: its name has an address of the other family.
-    rival: Option<Address>,
+    pub(super) rival: Option<Address>,
 }
 
 impl Remote {
     /// Where to send, if anywhere is known.
     pub fn address(&self) -> Option<&Address> {
         self.here.as_ref().map(|p| &p.address)
-    }
-
-    /// What this end's configuration says.
-    pub fn home(&self) -> Option<&Address> {
-        self.home.as_ref()
     }
 
     /// Whether the peer is known to receive there.
@@ -110,16 +105,6 @@ impl Remote {
         self.candidate = None;
         self.here = address.map(|address| Place::proved(now, address));
         true
-    }
-
-    /// This end's configuration says where the peer may be instead.
-    pub fn set_rival(&mut self, address: Option<Address>) {
-        self.rival = address;
-    }
-
-    /// Where the peer may be instead.
-    pub fn rival(&self) -> Option<&Address> {
-        self.rival.as_ref()
     }
 
     /// The peer answered a handshake from `from`. True if the path leads there now: it was asked there as well.
