@@ -275,7 +275,7 @@ impl Endpoint {
     pub fn take_captured(&mut self) -> Vec<Captured> {
         let Some(captured) = &mut self.captured else { return Vec::new() };
         for peer in &mut self.peers {
-            let dropped = peer.take_dropped();
+            let dropped = peer.queue.take_noted();
             let name = Some(peer.config.name.as_str());
             captured.extend(dropped.iter().map(|(packet, why)| capture::dropped(Out, name, packet, why)));
         }

@@ -94,8 +94,6 @@ pub struct PeerCounters {
 pub(crate) struct Noted {
     /// What it was; none if it names no session.
     pub opened: Option<Opened>,
-    /// Inner packets that were dropped since the last look, each with the reason.
-    pub dropped: Vec<(Vec<u8>, &'static str)>,
 }
 
 /// Over which path one more copy goes.
@@ -450,20 +448,6 @@ impl Peer {
         if let Some(opened) = self.noted.as_mut().and_then(|noted| noted.opened.as_mut()) {
             opened.why = why();
         }
-    }
-
-    fn note_dropped(&mut self, packet: &[u8], why: &'static str) {
-        if let Some(noted) = &mut self.noted {
-            noted.dropped.push((packet.to_vec(), why));
-        }
-    }
-
-    /// Inner packets to the peer that were dropped since the last time.
-    pub(crate) fn take_dropped(&mut self) -> Vec<(Vec<u8>, &'static str)> {
-        let Some(noted) = &mut self.noted else { return Vec::new() };
-        let mut dropped = std::mem::take(&mut noted.dropped);
-        dropped.extend(self.queue.take_noted());
-        dropped
     }
 
     // ---- helpers ------------------------------------------------------------------------------------------------

@@ -169,6 +169,13 @@ impl FlowQueue {
         self.noted = on.then(Vec::new);
     }
 
+    /// `packet` was dropped, here or after it was taken.
+    pub fn note(&mut self, packet: Vec<u8>, why: &'static str) {
+        if let Some(noted) = &mut self.noted {
+            noted.push((packet, why));
+        }
+    }
+
     /// What was dropped since the last time, and why.
     pub fn take_noted(&mut self) -> Vec<(Vec<u8>, &'static str)> {
         self.noted.as_mut().map(std::mem::take).unwrap_or_default()
@@ -256,13 +263,14 @@ impl FlowQueue {
                 flow.bytes -= last.packet.len();
                 self.bytes -= last.packet.len();
                 let before = std::mem::replace(&mut last.packet, packet.to_vec());
-                note(&mut self.noted, before, "a later acknowledgement says as much");
+                self.note(before, "a later acknowledgement says as much");
             }
             None => {
                 flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
                 self.busy += usize::from(flow.packets.len() == 2);
             }
         }
+        let flow = &mut self.flows[at];
         if !flow.listed {
             (flow.listed, flow.deficit) = (true, QUANTUM);
             self.fresh.push_back(at);
@@ -405,7 +413,7 @@ impl FlowQueue {
             }
             self.dropped += 1;
             if let Some(first) = self.take_first(at) {
-                note(&mut self.noted, first.packet, "it has waited too long (CoDel)");
+                self.note(first.packet, "it has waited too long (CoDel)");
             }
             self.flows[at].dropping &= self.is_late(now, at);
         }
@@ -454,15 +462,9 @@ impl FlowQueue {
             let fattest = (0..FLOWS).max_by_key(|at| self.flows[*at].bytes);
             let Some(first) = fattest.and_then(|at| self.take_first(at)) else { break };
             dropped += 1;
-            note(&mut self.noted, first.packet, why);
+            self.note(first.packet, why);
         }
         dropped
-    }
-}
-
-fn note(noted: &mut Option<Vec<(Vec<u8>, &'static str)>>, packet: Vec<u8>, why: &'static str) {
-    if let Some(noted) = noted {
-        noted.push((packet, why));
     }
 }
 

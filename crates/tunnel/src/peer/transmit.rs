@@ -291,7 +291,7 @@ impl Peer {
         let packet = &next.packet[..];
         if path.pieces(packet.len()).is_none() {
             self.counters.dropped_too_big += 1;
-            self.note_dropped(&next.packet, "no path in use carries its size any more");
+            self.queue.note(next.packet, "no path in use carries its size any more");
             return;
         }
         let order = self.unconfirmed.next();
