@@ -29,7 +29,7 @@ use crate::handshake::erasing_rng::ErasingRng;
 use crate::handshake::sessions::Identities;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::path::{MIN_INNER_MTU, Path};
-use crate::peer::{Common, Earliest, Peer};
+use crate::peer::{Common, Earliest, Peer, State};
 use crate::why::{Larger, Why};
 use crate::wire::address::{Address, LocalAddress, Way};
 use crate::wire::train::Train;
@@ -429,7 +429,7 @@ impl Endpoint {
     /// Whether a path carries data, as was said last.
     pub fn is_up(&self, peer: usize, path: usize) -> bool {
         let path = self.peers.get(peer).and_then(|peer| peer.paths.get(path));
-        path.is_some_and(|path| path.log.is_up())
+        path.is_some_and(|path| path.log.state == State::Up)
     }
 
     /// Whether there is a path, as was said last, to every peer that has a default route.

@@ -335,7 +335,7 @@ impl Peer {
 
     /// The same, as was said last.
     pub fn leads_out(&self) -> bool {
-        self.paths.iter().any(|path| path.log.is_up())
+        self.paths.iter().any(|path| path.log.state == State::Up)
     }
 
     /// Whether inner packets wait to be sent (again).

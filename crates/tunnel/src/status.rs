@@ -347,7 +347,7 @@ fn path_status(
         state: path.state().name(),
         cause: path.cause(why.as_ref()),
         why: why.map(|why| why.to_string()),
-        changes: path.log.changes().map(change).collect(),
+        changes: path.log.changes.iter().map(change).collect(),
         backup: path.backup,
         metered: path.cost.metered,
         prefer: path.cost.prefer,

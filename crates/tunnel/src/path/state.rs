@@ -64,15 +64,3 @@ pub struct StateLog {
     /// When to look again though nothing happens.
     pub(crate) due: Option<Duration>,
 }
-
-impl StateLog {
-    /// Whether it was logged to carry data.
-    pub fn is_up(&self) -> bool {
-        self.state == State::Up
-    }
-
-    /// What was logged, the newest last.
-    pub fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.changes.iter()
-    }
-}
