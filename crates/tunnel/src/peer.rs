@@ -121,8 +121,7 @@ pub struct Peer {
     /// Ids of the peer's that it has ceased to list. They are not learned again in its life: this end's sequences would
     /// begin anew under the same keys, and with them the nonces.
     retired: BTreeSet<u16>,
-    /// The parity of the ids that this end gives its paths.
-    parity: u16,
+    /// The id of the next path that this end lists. It begins as the parity of all of them.
     next_id: u16,
     /// The edition of this end's list of paths, and of the peer's that was taken up last.
     generation: u8,
@@ -175,7 +174,7 @@ impl Peer {
     /// A peer that nothing was heard of.
     pub fn new(config: PeerConfig, common: Common, ids: Identities, seed: u64) -> Self {
         let Common { scheduler, mtu, marks, memory } = common;
-        let parity = u16::from(ids.me.public() > config.public_key);
+        let next_id = u16::from(ids.me.public() > config.public_key);
         let mut peer = Peer {
             scheduler,
             marks,
@@ -184,8 +183,7 @@ impl Peer {
             sessions: Sessions::new(ids),
             paths: Vec::new(),
             retired: BTreeSet::new(),
-            parity,
-            next_id: parity,
+            next_id,
             generation: 0,
             announce_again: None,
             peer_generation: None,
@@ -556,7 +554,7 @@ impl Peer {
         if let Some(at) = self.paths.iter().position(|p| p.id == id) {
             return Some(at);
         }
-        if id % 2 == self.parity || self.retired.contains(&id) {
+        if id % 2 == self.next_id % 2 || self.retired.contains(&id) {
             return None;
         }
         if self.paths.iter().filter(|p| p.config.is_none()).count() == MAX_PATHS {

@@ -246,7 +246,7 @@ impl Peer {
         self.retired.extend(self.paths.iter().filter(|p| gone(p)).map(|p| p.id));
         self.forget_learned(now, gone);
         for one in announced.iter().take(MAX_PATHS) {
-            if one.id % 2 == self.parity {
+            if one.id % 2 == self.next_id % 2 {
                 self.counters.received_malformed += 1;
                 continue;
             }

@@ -80,7 +80,7 @@ impl Peer {
 
     /// An end that never listed a path has nothing to announce; one that did says so too when none is left.
     fn has_listed(&self) -> bool {
-        self.next_id != self.parity
+        self.next_id > 1
     }
 
     /// Tells the peer on every path which paths there are.
