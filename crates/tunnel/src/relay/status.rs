@@ -45,19 +45,7 @@ impl RelayControl {
         let table = self.table();
         let counters = table.counters();
         let (forwarded_packets, forwarded_bytes) = counters.forwarded_total();
-        let dropped = DropReason::ALL.into_iter().map(|reason| (reason, counters.dropped(reason)));
-        RelayStatus {
-            sessions: self.session_statuses(now),
-            pending_handshakes: self.pending_handshakes(),
-            forwarded_packets,
-            forwarded_bytes,
-            dropped_packets: dropped.filter(|(_, count)| *count > 0).collect(),
-        }
-    }
-
-    fn session_statuses(&self, now: Duration) -> Vec<SessionStatus> {
-        let table = self.table();
-        let status = |(id, session): (u64, &super::control::Session)| SessionStatus {
+        let session = |(id, session): (u64, &super::control::Session)| SessionStatus {
             client_key: session.key,
             client: session.client,
             tls: false,
@@ -65,6 +53,13 @@ impl RelayControl {
             open: session.open,
             idle_s: now.saturating_sub(table.with(id, Entry::heard).unwrap_or(now)).as_secs_f64(),
         };
-        self.sessions().map(status).collect()
+        let dropped = DropReason::ALL.into_iter().map(|reason| (reason, counters.dropped(reason)));
+        RelayStatus {
+            sessions: self.sessions().map(session).collect(),
+            pending_handshakes: self.pending_handshakes(),
+            forwarded_packets,
+            forwarded_bytes,
+            dropped_packets: dropped.filter(|(_, count)| *count > 0).collect(),
+        }
     }
 }
