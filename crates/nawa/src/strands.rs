@@ -590,8 +590,7 @@ impl Status {
     pub fn capture(&self, wanted: capture::Wanted) -> Result<(String, daemon::Capture), String> {
         let none = "this daemon runs no tunnel, so there is nothing to capture; tcpdump shows what other strands send";
         let (interface, tunnel) = self.tunnel.as_ref().ok_or(none)?;
-        let capture::Wanted { peer, path, inner, outer } = wanted;
-        let capture = daemon::capture(tunnel, daemon::Wanted { peer, path, inner, outer })?;
+        let capture = daemon::capture(tunnel, wanted)?;
         Ok((interface.clone(), capture))
     }
 }

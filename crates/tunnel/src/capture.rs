@@ -8,7 +8,8 @@ use crate::wire::address::LocalAddress;
 use crate::wire::frame::{Frame, Piece};
 
 /// Which of the two packets it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Layer {
     /// An IP packet in the clear, as the TUN has it.
     Inner,
@@ -17,7 +18,8 @@ pub enum Layer {
 }
 
 /// Which way it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From the peer.
     In,

@@ -13,30 +13,11 @@ use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tunnel::capture::{Direction, Layer};
+pub use tunnel::daemon::Wanted;
 use tunnel::daemon::{Capture, Taken};
-
-use crate::config::value::yes;
 
 /// How often it is looked whether the reader is there, while there is nothing to write.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Which packets to capture.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Wanted {
-    /// Of this peer only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peer: Option<String>,
-    /// Of the paths of this name only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// IP packets in the clear.
-    #[serde(default = "yes")]
-    pub inner: bool,
-    /// What goes over the paths.
-    #[serde(default = "yes")]
-    pub outer: bool,
-}
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,10 +42,10 @@ pub enum Line {
 pub struct Packet {
     /// Since 1970.
     pub time_ns: u64,
-    /// `inner` or `outer`.
-    pub layer: String,
-    /// `in` or `out`.
-    pub direction: String,
+    /// Which of the two packets it is.
+    pub layer: Layer,
+    /// Which way it goes.
+    pub direction: Direction,
     /// Whose it is, where that is known.
     pub peer: Option<String>,
     /// Over which path it goes, where it does.
@@ -84,18 +65,10 @@ pub struct Packet {
 impl Packet {
     fn of(taken: &Taken) -> Packet {
         let Taken { time, local, captured } = taken;
-        let layer = match captured.layer {
-            Layer::Inner => "inner",
-            Layer::Outer => "outer",
-        };
-        let direction = match captured.direction {
-            Direction::In => "in",
-            Direction::Out => "out",
-        };
         Packet {
             time_ns: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
-            layer: layer.into(),
-            direction: direction.into(),
+            layer: captured.layer,
+            direction: captured.direction,
             peer: captured.peer.clone(),
             path: captured.path.clone(),
             local: *local,

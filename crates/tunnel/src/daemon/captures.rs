@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::capture::{Captured, Layer};
 
 /// Bytes of packets that wait for one reader; what comes when there are more is lost to it, and counted.
@@ -14,16 +16,25 @@ const ENTRY: usize = 256;
 const CAPTURES: usize = 4;
 
 /// Which packets to capture.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Of this peer only.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// Of the path of this name only.
+    /// Of the paths of this name only.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// IP packets in the clear.
+    #[serde(default = "yes")]
     pub inner: bool,
     /// What goes over the paths.
+    #[serde(default = "yes")]
     pub outer: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Wanted {

@@ -16,6 +16,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::blocks::interface_statistics::{InterfaceStatisticsBlock, InterfaceStatisticsOption};
 use pcap_file::{DataLink, Endianness, PcapError};
+use tunnel::capture::{Direction, Layer};
 
 use crate::control::capture::Packet;
 
@@ -86,7 +87,7 @@ impl File {
             _ => bytes,
         };
         let interface_id = self.interface(packet)?;
-        let way = if packet.direction == "in" { INBOUND } else { OUTBOUND };
+        let way = if packet.direction == Direction::In { INBOUND } else { OUTBOUND };
         let mut options = vec![EnhancedPacketOption::Flags(way)];
         let missed = std::mem::take(&mut self.missed);
         if missed > 0 {
@@ -125,7 +126,7 @@ impl File {
     /// The interface of a packet, which is described when it comes first.
     fn interface(&mut self, packet: &Packet) -> io::Result<u32> {
         let name = match (&packet.peer, &packet.path) {
-            _ if packet.layer == "inner" => self.inner.clone(),
+            _ if packet.layer == Layer::Inner => self.inner.clone(),
             (Some(peer), Some(path)) => format!("{peer}/{path}"),
             _ => "outer".to_owned(),
         };
@@ -157,14 +158,14 @@ impl File {
         } else if self.known.len() < KNOWN {
             self.known.insert(remote, local.ip());
         }
-        let (from, to) = if packet.direction == "in" { (remote, local) } else { (local, remote) };
+        let (from, to) = if packet.direction == Direction::In { (remote, local) } else { (local, remote) };
         with_headers(from, to, packet.tos.unwrap_or(0), payload)
     }
 }
 
 fn comment(packet: &Packet) -> String {
     let peer = packet.peer.as_deref().unwrap_or("nobody known");
-    let way = if packet.direction == "in" { "from" } else { "to" };
+    let way = if packet.direction == Direction::In { "from" } else { "to" };
     let path = packet.path.as_ref().map_or(String::new(), |path| format!(" by {path}"));
     format!("{way} {peer}{path}: {}", packet.comment)
 }
@@ -238,12 +239,12 @@ mod tests {
         }
     }
 
-    fn packet(layer: &str, direction: &str, local: &str) -> Packet {
-        let outer = layer == "outer";
+    fn packet(layer: Layer, direction: Direction, local: &str) -> Packet {
+        let outer = layer == Layer::Outer;
         Packet {
             time_ns: 1_700_000_000_123_456_789,
-            layer: layer.into(),
-            direction: direction.into(),
+            layer,
+            direction,
             peer: Some("office".into()),
             path: Some("lte".into()),
             local: outer.then(|| local.parse().expect("an address")),
@@ -258,10 +259,10 @@ mod tests {
     fn packets_are_read_back_with_path_decision_and_loss() {
         let out = Shared::default();
         let mut file = File::new(Box::new(out.clone()), "nawa0").expect("it begins");
-        file.put(&packet("outer", "in", "192.0.2.1:7")).expect("it is written");
+        file.put(&packet(Layer::Outer, Direction::In, "192.0.2.1:7")).expect("it is written");
         file.miss(37);
-        file.put(&packet("outer", "out", "0.0.0.0:7")).expect("it is written");
-        file.put(&packet("inner", "out", "")).expect("it is written");
+        file.put(&packet(Layer::Outer, Direction::Out, "0.0.0.0:7")).expect("it is written");
+        file.put(&packet(Layer::Inner, Direction::Out, "")).expect("it is written");
         assert_eq!(file.end().expect("it ends"), Total { packets: 3, missed: 37 });
         let bytes = out.0.borrow().clone();
         let mut reader = PcapNgReader::new(&bytes[..]).expect("it is pcapng");
