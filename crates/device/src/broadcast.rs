@@ -1,15 +1,15 @@
 //! UDP to everybody on one interface's network: limited broadcast of IPv4 (RFC 919).
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recvfrom, sendto, socket_with,
 };
 
 use crate::socket_option::set;
-use crate::{BUFFER, interface_request};
+use crate::{BUFFER, addresses, interface_request};
 
 /// A non-blocking UDP socket that hears what comes to everybody at a port by one interface, and sends to that port of all
 /// hosts there. What comes to this host alone it does not hear, since that may come from beyond the network; nor what this
@@ -34,7 +34,10 @@ impl BroadcastSocket {
         // What the kernel's limit cuts off is no error.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::BROADCAST, port))?;
-        let here = address(&socket, interface)?;
+        let v4 = |address| if let IpAddr::V4(v4) = address { Some(v4) } else { None };
+        let none =
+            || io::Error::new(io::ErrorKind::AddrNotAvailable, format!("`{interface}` has no IPv4 address"));
+        let here = addresses(interface)?.into_iter().find_map(v4).ok_or_else(none)?;
         Ok(Self { socket, everybody: SocketAddrV4::new(Ipv4Addr::BROADCAST, port), here })
     }
 
@@ -59,19 +62,4 @@ impl AsFd for BroadcastSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// The first address of IPv4 that `interface` has.
-fn address(socket: &OwnedFd, interface: &str) -> io::Result<Ipv4Addr> {
-    let mut request = interface_request::with_flags(interface, 0)?;
-    // SAFETY: SIOCGIFADDR reads the name in an `ifreq` and writes an address into it; it outlives the call.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFADDR, &raw mut request) };
-    if result < 0 {
-        let why = format!("`{interface}` has no IPv4 address: {}", io::Error::last_os_error());
-        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why));
-    }
-    // SAFETY: the kernel has written a `sockaddr_in`, whose bytes are a `sockaddr`'s: family 2, port 2, address 4.
-    let bytes = unsafe { request.ifr_ifru.ifru_addr.sa_data };
-    let [a, b, c, d] = [bytes[2], bytes[3], bytes[4], bytes[5]].map(|byte| byte as u8);
-    Ok(Ipv4Addr::new(a, b, c, d))
 }
