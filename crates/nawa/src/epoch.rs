@@ -5,7 +5,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -24,7 +23,8 @@ impl Epochs {
 
     /// The next one; and if it may be smaller than one before this process, why.
     pub fn next(&mut self) -> (u32, Option<String>) {
-        self.next_at(seconds())
+        // Since 1970, until 2106.
+        self.next_at(u32::try_from(device::realtime().as_secs()).unwrap_or(u32::MAX))
     }
 
     fn next_at(&mut self, now: u32) -> (u32, Option<String>) {
@@ -66,16 +66,6 @@ fn read(file: &mut File) -> io::Result<u32> {
         return Ok(0);
     }
     text.trim().parse().map_err(|_| io::Error::other("it holds no number; remove it"))
-}
-
-/// Since 1970, until 2106.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the daemon is an edge, and a life has to be told from the one before"
-)]
-fn seconds() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
