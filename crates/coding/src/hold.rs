@@ -146,7 +146,7 @@ impl Holds {
     /// What waits on the same way as `packet`, which is not to wait, so that nothing is overtaken.
     pub fn release(&mut self, packet: &Transit) -> Vec<Transit> {
         match way(packet) {
-            Some(way) => self.take_all(|held| is_on(&held.packet, way)),
+            Some(way) => take_all(&mut self.held, |held| is_on(&held.packet, way)),
             None => Vec::new(),
         }
     }
@@ -173,9 +173,7 @@ impl Holds {
         let is_over = |held: &Held| {
             held.until <= now || if patience(ways, held) == SILENCE_GAPS.1 { long } else { short }
         };
-        let (over, left) = self.held.drain(..).partition(is_over);
-        self.held = left;
-        let expired: Vec<_> = VecDeque::into_iter(over).map(|held| held.packet).collect();
+        let expired = take_all(&mut self.held, is_over);
         expired.iter().for_each(|packet| self.learn(packet, Experience::failed));
         expired
     }
@@ -212,15 +210,12 @@ impl Holds {
             lesson(known);
         }
     }
+}
 
-    fn take_all(&mut self, which: impl Fn(&Held) -> bool) -> Vec<Transit> {
-        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
-        for held in self.held.drain(..) {
-            if which(&held) { taken.push(held.packet) } else { left.push_back(held) }
-        }
-        self.held = left;
-        taken
-    }
+fn take_all(held: &mut VecDeque<Held>, which: impl Fn(&Held) -> bool) -> Vec<Transit> {
+    let (taken, left) = held.drain(..).partition(which);
+    *held = left;
+    VecDeque::into_iter(taken).map(|held| held.packet).collect()
 }
 
 impl Default for Experience {
@@ -346,7 +341,7 @@ mod tests {
                 there(holds, us(0), n);
             }
         }
-        holds.take_all(|_| true);
+        holds.clear();
         holds.ways.values_mut().for_each(|known| known.budget = 0);
     }
 
