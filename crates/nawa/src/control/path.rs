@@ -14,7 +14,7 @@ pub struct Add {
     /// The peer's name
     pub peer: String,
     /// What to call the path; another name than the peer's other paths have
-    #[arg(value_parser = label)]
+    #[arg(value_parser = value::label)]
     pub name: String,
     /// The peer's address, as seen from the relay if there is one
     #[arg(long, value_name = "HOST:PORT")]
@@ -125,11 +125,6 @@ impl Set {
             && (remote.is_none() && local.is_none() && via.is_none() && backup.is_none() && receive.is_none())
             && !(*no_local || *no_via)
     }
-}
-
-/// A name.
-pub fn label(text: &str) -> Result<String, String> {
-    value::label(text)
 }
 
 fn local(text: &str) -> Result<String, String> {

@@ -7,20 +7,20 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tunnel::PublicKey;
 
-use super::path::label;
+use crate::config::value;
 
 /// Adds a peer.
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Add {
     /// What to call it; another name than the other peers have
-    #[arg(value_parser = label)]
+    #[arg(value_parser = value::label)]
     pub name: String,
     /// Its public key
     #[arg(long, value_name = "KEY")]
     pub public_key: PublicKey,
     /// An inner prefix that it may use and is routed; give it again for more
-    #[arg(long = "route", value_name = "PREFIX", required = true, value_parser = route)]
+    #[arg(long = "route", value_name = "PREFIX", required = true, value_parser = value::route)]
     pub routes: Vec<ipnet::IpNet>,
     /// An idle end sends so often, and so notices that the other is gone; with its unit, as 20s [default: never]
     #[arg(long, value_name = "TIME", value_parser = keepalive)]
@@ -38,12 +38,8 @@ pub struct Del {
     pub name: String,
 }
 
-fn route(text: &str) -> Result<ipnet::IpNet, String> {
-    crate::config::value::route(text)
-}
-
 fn keepalive(text: &str) -> Result<String, String> {
-    crate::config::value::keepalive(&text.into()).map(|_| text.to_owned())
+    value::keepalive(&text.into()).map(|_| text.to_owned())
 }
 
 /// The daemon reads it, and has another working directory.
