@@ -260,7 +260,7 @@ enum Flight {
     /// target: the ceiling of what may be in flight, `-` where nothing queues and nothing is limited; space: what may
     /// be in flight now; rcv_bytes: what arrived within the least RTT, the path's BDP; cwnd: the base's own, which
     /// limits only below space; lost: losses judged radio (not answered) and congestion (answered).
-    Show(FlightShow),
+    Show(Status),
 }
 
 /// What to register.
@@ -290,14 +290,6 @@ pub struct FlightOff {
     /// Only what has this at the end of its name
     #[arg(long, value_name = "TEXT", value_parser = suffix, default_value = "", hide = true)]
     pub suffix: String,
-}
-
-/// How to show it.
-#[derive(Args, Debug)]
-pub struct FlightShow {
-    /// One JSON object instead of tables; every unit is in its key's name
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -509,7 +501,7 @@ fn dispatch(command: Option<Command>, level: Option<&str>) -> Result<(), Failure
         Some(Command::Peer(PeerCommand::Del(del))) => command::path::change(Request::PeerDel(del)),
         Some(Command::Flight(Flight::On(on))) => command::flight::on(&on),
         Some(Command::Flight(Flight::Off(off))) => command::flight::off(&off),
-        Some(Command::Flight(Flight::Show(show))) => command::flight::show(&show),
+        Some(Command::Flight(Flight::Show(Status { json }))) => command::flight::show(json),
         Some(Command::Flood(Flood::Send(send))) => command::flood::send(&send),
         Some(Command::Flood(Flood::Recv(recv))) => command::flood::recv(&recv),
         Some(Command::Flood(Flood::Ping(ping))) => command::flood::ping::run(&ping),

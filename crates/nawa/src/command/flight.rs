@@ -4,7 +4,7 @@ use flight::kernel::default::{Holder, Restored};
 use flight::kernel::{self, Scheme};
 
 use super::status::cells::{number, rows_under};
-use crate::cli::{FlightOff, FlightOn, FlightShow};
+use crate::cli::{FlightOff, FlightOn};
 use crate::control::client::Daemon;
 use crate::failure::Failure;
 use crate::flight::{Line, State};
@@ -50,9 +50,9 @@ pub fn off(off: &FlightOff) -> Result<(), Failure> {
 }
 
 /// Shows what is known.
-pub fn show(show: &FlightShow) -> Result<(), Failure> {
+pub fn show(json: bool) -> Result<(), Failure> {
     let state = State::read().map_err(Failure::failed)?;
-    if show.json {
+    if json {
         let text = serde_json::to_string(&state);
         return super::print(&text.map_err(|error| Failure::failed(format!("no JSON: {error}")))?);
     }
