@@ -99,7 +99,8 @@ impl Poller {
     /// too when a signal came.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready> + '_> {
         self.ready.clear();
-        let timeout = timeout.map(timespec);
+        // What is too long to be told is for ever.
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Ok((events, _)) => self.ready.extend(events.iter().map(ready)),
@@ -128,11 +129,6 @@ impl From<Poller> for OwnedFd {
     fn from(poller: Poller) -> Self {
         poller.epoll
     }
-}
-
-fn timespec(timeout: Duration) -> Timespec {
-    let tv_sec = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
-    Timespec { tv_sec, tv_nsec: timeout.subsec_nanos().into() }
 }
 
 fn flags(interest: Interest) -> EventFlags {

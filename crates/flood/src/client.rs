@@ -318,10 +318,8 @@ fn answer(socket: &OwnedFd) -> Result<(Vec<u8>, Vec<OwnedFd>), ClientError> {
 }
 
 fn wait(source: impl AsFd, what: PollFlags, timeout: Option<Duration>) -> io::Result<()> {
-    let timeout = timeout.map(|rest| Timespec {
-        tv_sec: rest.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: rest.subsec_nanos().into(),
-    });
+    // What is too long to be told is for ever.
+    let timeout = timeout.and_then(|rest| Timespec::try_from(rest).ok());
     match poll(&mut [PollFd::new(&source, what)], timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
