@@ -218,8 +218,6 @@ impl Model {
         let frames = per_second("frames", coding.sent_frames);
         let sums = per_second("sums", coding.sent_coded_frames);
         let missing = coding.missing_partner_frames + coding.wrong_partner_frames;
-        let held = per_second("held", coding.held_packets);
-        let held_time = per_second("held_time", coding.held_time_ms as u64);
         let share = |part: Option<f64>, of: Option<f64>| {
             part.zip(of).filter(|(_, of)| *of > 0.0).map(|(part, of)| part / of)
         };
@@ -228,7 +226,6 @@ impl Model {
             // Each sum is a frame less.
             ("gain", share(sums, frames).map(|share| 100.0 * share)),
             ("relayed", per_second("relayed", coding.relayed_packets)),
-            ("held", share(held_time, held)),
             ("decoded", per_second("decoded", coding.decoded_packets)),
             ("missed", per_second("missed", missing)),
         ] {
