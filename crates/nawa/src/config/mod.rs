@@ -19,10 +19,9 @@ mod tests;
 
 use std::path;
 
-use tunnel::PrivateKey;
-
 pub use self::bicast::mode_name;
 pub use flood::Flood;
+pub use secret::read as read_key;
 pub use settings::{Base, Flight, Relay, Settings, Tunnel};
 pub use source::Complaint;
 pub use value::HostPort;
@@ -44,14 +43,6 @@ pub fn load(file: &path::Path) -> Result<Settings, Failure> {
 /// As [`load`].
 pub fn check_text(file: &path::Path, text: &str) -> Result<(), Failure> {
     load_text(file, Some(text)).map(drop).map_err(|complaints| bad_file(&complaints))
-}
-
-/// The private key in the file `path`.
-///
-/// # Errors
-/// One sentence.
-pub fn read_key(path: &path::Path) -> Result<PrivateKey, String> {
-    secret::read(path)
 }
 
 fn bad_file(complaints: &[Complaint]) -> Failure {
