@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
+use crate::net::{ROUTE_HEADER, number};
 use crate::netlink::{Reply, address, attributes, replies};
 
 /// What is listened to, a bit for each group.
@@ -22,8 +23,6 @@ const GROUPS: u32 = (libc::RTMGRP_LINK
     | 1 << (libc::RTNLGRP_IPV4_NETCONF - 1);
 /// The longest that one receive returns, in bytes.
 const NEWS: usize = 32 << 10;
-/// `struct rtmsg`, in bytes.
-const ROUTE_HEADER: usize = 12;
 
 /// What has changed since it was last asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,18 +110,18 @@ impl News {
 /// The interface of a `struct ifinfomsg`: family 1, padding 1, type 2, index 4; a bridge (of its own family) tells of ports
 /// that join and leave it, too.
 fn link_index(body: &[u8]) -> Option<u32> {
-    word(body.get(4..8).filter(|_| body[0] == libc::AF_UNSPEC as u8)?)
+    number(body.get(4..8).filter(|_| body[0] == libc::AF_UNSPEC as u8)?)
 }
 
 /// The interface of a `struct ifaddrmsg`: family 1, prefix 1, flags 1, scope 1, index 4.
 fn address_index(body: &[u8]) -> Option<u32> {
-    word(body.get(4..8)?)
+    number(body.get(4..8)?)
 }
 
 /// The interface that a route leaves by; one with several next hops names none here.
 fn route_index(body: &[u8]) -> Option<u32> {
     let mut found = attributes(body.get(ROUTE_HEADER..)?);
-    word(found.find(|(kind, _)| *kind == libc::RTA_OIF)?.1)
+    number(found.find(|(kind, _)| *kind == libc::RTA_OIF)?.1)
 }
 
 /// The prefix of a route, `struct rtmsg`: family 1, length of the prefix 1; that of a default route is not said.
@@ -134,10 +133,6 @@ fn route_prefix(body: &[u8]) -> Option<(IpAddr, u8)> {
         _ => None,
     };
     Some((to.map_or_else(any, |(_, data)| address(data))?, body[1]))
-}
-
-fn word(bytes: &[u8]) -> Option<u32> {
-    bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
 #[cfg(test)]

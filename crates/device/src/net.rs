@@ -20,7 +20,7 @@ const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 /// `struct rtmsg`, in bytes.
-const ROUTE_HEADER: usize = 12;
+pub(crate) const ROUTE_HEADER: usize = 12;
 /// Of RTA_METRICS: the congestion control's name (RTAX_CC_ALGO, linux/rtnetlink.h).
 const METRIC_CONGESTION_CONTROL: u16 = 16;
 /// An address's flags, 32 bits of them (IFA_FLAGS).
@@ -478,7 +478,7 @@ fn read_route(body: &[u8]) -> Option<Found> {
     Some(Found { table: find(libc::RTA_TABLE)?, prefix: header[1], interface: find(libc::RTA_OIF) })
 }
 
-fn number(data: &[u8]) -> Option<u32> {
+pub(crate) fn number(data: &[u8]) -> Option<u32> {
     data.try_into().ok().map(u32::from_ne_bytes)
 }
 
