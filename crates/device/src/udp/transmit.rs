@@ -195,7 +195,8 @@ fn write_control(piece: &Piece<'_>, control: &mut Control) -> usize {
     let asked = interface != 0 || transmit.local.is_some();
     if transmit.remote.is_ipv4() {
         if asked {
-            let local = transmit.local.and_then(v4).unwrap_or(Ipv4Addr::UNSPECIFIED);
+            let local =
+                if let Some(IpAddr::V4(local)) = transmit.local { local } else { Ipv4Addr::UNSPECIFIED };
             control.push(&mut length, libc::IPPROTO_IP, libc::IP_PKTINFO, &packet_info_v4(interface, local));
         }
         if transmit.tos != 0 {
@@ -203,7 +204,8 @@ fn write_control(piece: &Piece<'_>, control: &mut Control) -> usize {
         }
     } else {
         if asked {
-            let local = transmit.local.and_then(v6).unwrap_or(Ipv6Addr::UNSPECIFIED);
+            let local =
+                if let Some(IpAddr::V6(local)) = transmit.local { local } else { Ipv6Addr::UNSPECIFIED };
             control.push(
                 &mut length,
                 libc::IPPROTO_IPV6,
@@ -219,20 +221,6 @@ fn write_control(piece: &Piece<'_>, control: &mut Control) -> usize {
         control.push(&mut length, libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
     }
     length
-}
-
-fn v4(address: IpAddr) -> Option<Ipv4Addr> {
-    match address {
-        IpAddr::V4(v4) => Some(v4),
-        IpAddr::V6(_) => None,
-    }
-}
-
-fn v6(address: IpAddr) -> Option<Ipv6Addr> {
-    match address {
-        IpAddr::V6(v6) => Some(v6),
-        IpAddr::V4(_) => None,
-    }
 }
 
 #[cfg(test)]
