@@ -398,7 +398,7 @@ fn udp_survives_being_cut_and_joined() {
             segment_size: Some(SIZE),
             contents: &data,
         };
-        assert!(socket.send(&[train]).failures.is_empty());
+        assert!(socket.send(&[train]).is_empty());
     };
     let (most, accepts) = between(send, receive);
     assert_eq!(most > 1, accepts.udp, "the most that one read brought: {most}");
@@ -417,9 +417,9 @@ fn every_failure_to_send_is_told() {
             Transmit { remote, local: None, interface: None, tos: 0, segment_size: Some(size), contents }
         };
         let data = vec![0; 60_000];
-        let report =
+        let failures =
             socket.send(&[to("192.0.2.1", 1200, &data), to(RIGHT, 1373, &data), to(RIGHT, 1372, &data)]);
-        let codes: Vec<_> = report.failures.iter().map(|f| (f.index, f.error.raw_os_error())).collect();
+        let codes: Vec<_> = failures.iter().map(|f| (f.index, f.error.raw_os_error())).collect();
         assert_eq!(codes, [(0, Some(libc::ENETUNREACH)), (1, Some(libc::EMSGSIZE))]);
     });
 }
@@ -448,13 +448,10 @@ fn a_full_buffer_ends_a_batch() {
             contents: &[0; 1000],
         };
         let batch = [datagram; 100];
-        let report = socket.send(&batch);
-        let first = report.failures.first().expect("100 kB do not fit into the buffer").index;
+        let failures = socket.send(&batch);
+        let first = failures.first().expect("100 kB do not fit into the buffer").index;
         assert!(first > 0);
-        assert!(
-            report.failures.iter().map(|f| f.index).eq(first..batch.len()),
-            "all from the first that blocked"
-        );
-        assert!(report.failures.iter().all(|f| f.error.kind() == std::io::ErrorKind::WouldBlock));
+        assert!(failures.iter().map(|f| f.index).eq(first..batch.len()), "all from the first that blocked");
+        assert!(failures.iter().all(|f| f.error.kind() == std::io::ErrorKind::WouldBlock));
     });
 }

@@ -47,8 +47,8 @@ fn a_train_arrives_whole_with_its_addresses_and_tos() {
         let port = receiver.local_address().unwrap().port();
         let train = train();
         let remote = SocketAddr::new(from.ip(), port);
-        let report = sender.send(&[Transmit { tos: 0xb9, segment_size: Some(1000), ..to(remote, &train) }]);
-        assert!(report.failures.is_empty(), "{report:?}");
+        let failures = sender.send(&[Transmit { tos: 0xb9, segment_size: Some(1000), ..to(remote, &train) }]);
+        assert!(failures.is_empty(), "{failures:?}");
         let loopback = Net::open().unwrap().link("lo").unwrap().index;
         let mut expected = datagrams(&train, 1000);
         for (meta, datagram) in receive(&receiver, expected.len()) {
@@ -63,8 +63,8 @@ fn a_train_arrives_whole_with_its_addresses_and_tos() {
 fn trains_are_received_as_trains() {
     let ((sender, _), (receiver, remote)) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"));
     let train = &train()[..10 * 1000 + 7];
-    let report = sender.send(&[Transmit { segment_size: Some(1000), ..to(remote, train) }]);
-    assert!(report.failures.is_empty(), "{report:?}");
+    let failures = sender.send(&[Transmit { segment_size: Some(1000), ..to(remote, train) }]);
+    assert!(failures.is_empty(), "{failures:?}");
     let mut batch = RecvBatch::default();
     receiver.fill(&mut batch).unwrap();
     let all: Vec<_> = batch.trains().map(|(meta, bytes)| (meta.segment_size, bytes.to_vec())).collect();
@@ -75,8 +75,8 @@ fn trains_are_received_as_trains() {
 fn the_local_address_can_be_chosen() {
     let ((sender, from), (receiver, remote)) = (bind("0.0.0.0:0"), bind("127.0.0.1:0"));
     let local: IpAddr = "127.0.0.9".parse().unwrap();
-    let report = sender.send(&[Transmit { local: Some(local), ..to(remote, b"hello") }]);
-    assert!(report.failures.is_empty(), "{report:?}");
+    let failures = sender.send(&[Transmit { local: Some(local), ..to(remote, b"hello") }]);
+    assert!(failures.is_empty(), "{failures:?}");
     let all = receive(&receiver, 1);
     assert_eq!((all[0].0.remote, &all[0].1[..]), (SocketAddr::new(local, from.port()), &b"hello"[..]));
 }
@@ -86,9 +86,9 @@ fn a_failure_is_told_and_stops_nothing_else() {
     // The kernel takes a path's MTU down for what is too long: not that of the other tests' address.
     let ((sender, _), (receiver, remote)) = (bind("127.0.0.2:0"), bind("127.0.0.2:0"));
     let long = vec![0; 65508];
-    let report = sender.send(&[to(remote, b"one"), to(remote, &long), to(remote, b"two")]);
-    let failures: Vec<_> = report.failures.iter().map(|f| (f.index, f.error.raw_os_error())).collect();
-    assert_eq!(failures, [(1, Some(libc::EMSGSIZE))]);
+    let failures = sender.send(&[to(remote, b"one"), to(remote, &long), to(remote, b"two")]);
+    let codes: Vec<_> = failures.iter().map(|f| (f.index, f.error.raw_os_error())).collect();
+    assert_eq!(codes, [(1, Some(libc::EMSGSIZE))]);
     let all: Vec<_> = receive(&receiver, 2).into_iter().map(|(_, datagram)| datagram).collect();
     assert_eq!(all, [b"one", b"two"]);
 }
@@ -121,8 +121,9 @@ fn datagrams_are_steered_by_their_first_byte() {
         // Many senders: without steering the kernel would spread them over both.
         for _ in 0..16 {
             let (sender, _) = bind(any);
-            let report = sender.send(&[to(remote, b"\x18up"), to(remote, b"\x19down"), to(remote, b"\x01")]);
-            assert!(report.failures.is_empty(), "{report:?}");
+            let failures =
+                sender.send(&[to(remote, b"\x18up"), to(remote, b"\x19down"), to(remote, b"\x01")]);
+            assert!(failures.is_empty(), "{failures:?}");
         }
         let bytes = |socket, count| {
             receive(socket, count).into_iter().map(|(_, datagram)| datagram[0]).collect::<Vec<_>>()

@@ -106,7 +106,7 @@ impl Strangers {
 
     fn send(&self, flood: &[(Ipv4Addr, Vec<u8>)]) {
         let all: Vec<_> = flood.iter().map(|(from, bytes)| transmit(self.hub, Some(*from), bytes)).collect();
-        let failures = self.socket.send(&all).failures;
+        let failures = self.socket.send(&all);
         assert!(failures.is_empty(), "{:?}", failures.first());
     }
 

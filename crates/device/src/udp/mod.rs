@@ -6,7 +6,7 @@ mod receive;
 mod transmit;
 
 pub use receive::{Meta, RecvBatch};
-pub use transmit::{SendFailure, SendReport, Transmit};
+pub use transmit::{SendFailure, Transmit};
 
 use std::collections::BTreeSet;
 use std::io;

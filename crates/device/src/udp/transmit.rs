@@ -43,21 +43,6 @@ pub struct SendFailure {
     pub error: io::Error,
 }
 
-/// What became of a batch.
-#[derive(Debug, Default)]
-pub struct SendReport {
-    /// One entry for each transmit that failed, in order. What is not here was handed to the kernel.
-    pub failures: Vec<SendFailure>,
-}
-
-impl SendReport {
-    fn fail(&mut self, index: usize, error: io::Error) {
-        if self.failures.last().is_none_or(|last| last.index != index) {
-            self.failures.push(SendFailure { index, error });
-        }
-    }
-}
-
 /// What one message carries: a transmit, or as much of it as fits.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
@@ -69,25 +54,26 @@ struct Piece<'a> {
 }
 
 impl UdpSocket {
-    /// Sends all of `transmits`, in order, in as few system calls as possible; says what failed.
+    /// Sends all of `transmits`, in order, in as few system calls as possible. Returns an entry for each that failed, in
+    /// order; what is not there was handed to the kernel.
     ///
     /// A train that its interface refuses as a train is sent datagram by datagram, from then on at once. When the
     /// buffer is full, nothing more is tried. A train that fails may have been sent in part.
-    pub fn send(&self, transmits: &[Transmit<'_>]) -> SendReport {
-        let mut report = SendReport::default();
+    pub fn send(&self, transmits: &[Transmit<'_>]) -> Vec<SendFailure> {
+        let mut failures = Vec::new();
         let mut pieces = Vec::with_capacity(MESSAGES);
         let whole = |(index, transmit)| self.cut(index, transmit);
         let mut all = transmits.iter().enumerate().flat_map(whole).peekable();
         while all.peek().is_some() {
             pieces.clear();
             pieces.extend(all.by_ref().take(MESSAGES));
-            if let Err(blocked) = self.submit(&pieces, &mut report) {
+            if let Err(blocked) = self.submit(&pieces, &mut failures) {
                 (blocked..transmits.len())
-                    .for_each(|index| report.fail(index, io::ErrorKind::WouldBlock.into()));
-                return report;
+                    .for_each(|index| fail(&mut failures, index, io::ErrorKind::WouldBlock.into()));
+                return failures;
             }
         }
-        report
+        failures
     }
 
     /// The messages that carry a transmit.
@@ -116,7 +102,7 @@ impl UdpSocket {
     }
 
     /// Sends `pieces`; `Err` with a transmit's index where the buffer was full.
-    fn submit(&self, mut pieces: &[Piece<'_>], report: &mut SendReport) -> Result<(), usize> {
+    fn submit(&self, mut pieces: &[Piece<'_>], failures: &mut Vec<SendFailure>) -> Result<(), usize> {
         while let Some(first) = pieces.first() {
             match self.send_messages(pieces) {
                 Ok(sent) => {
@@ -126,9 +112,9 @@ impl UdpSocket {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(first.index),
                 Err(error) if first.segment_size.is_some() && refuses_trains(&error) => {
-                    self.submit_singly(first, report)?;
+                    self.submit_singly(first, failures)?;
                 }
-                Err(error) => report.fail(first.index, error),
+                Err(error) => fail(failures, first.index, error),
             }
             pieces = &pieces[1..];
         }
@@ -136,15 +122,15 @@ impl UdpSocket {
     }
 
     /// Sends a train that was refused datagram by datagram, and remembers the refusal if that helped.
-    fn submit_singly(&self, train: &Piece<'_>, report: &mut SendReport) -> Result<(), usize> {
+    fn submit_singly(&self, train: &Piece<'_>, failures: &mut Vec<SendFailure>) -> Result<(), usize> {
         let size = train.segment_size.map_or(usize::MAX, usize::from);
         let single = |bytes| Piece { bytes, segment_size: None, ..*train };
-        let failures = report.failures.len();
+        let before = failures.len();
         for group in train.bytes.chunks(size.saturating_mul(MESSAGES)) {
             let pieces: Vec<_> = group.chunks(size).map(single).collect();
-            self.submit(&pieces, report)?;
+            self.submit(&pieces, failures)?;
         }
-        if report.failures.len() == failures {
+        if failures.len() == before {
             self.refuse_trains(train.transmit);
         }
         Ok(())
@@ -179,6 +165,13 @@ impl UdpSocket {
         let sent =
             unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count as _, libc::MSG_DONTWAIT as _) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// A transmit fails once.
+fn fail(failures: &mut Vec<SendFailure>, index: usize, error: io::Error) {
+    if failures.last().is_none_or(|last| last.index != index) {
+        failures.push(SendFailure { index, error });
     }
 }
 
@@ -254,8 +247,8 @@ mod tests {
         };
         assert!(sender.takes_trains(&train));
         for _ in 0..2 {
-            let report = sender.send(&[train]);
-            assert!(report.failures.is_empty(), "{report:?}");
+            let failures = sender.send(&[train]);
+            assert!(failures.is_empty(), "{failures:?}");
             assert!(!sender.takes_trains(&train));
         }
         let (mut batch, mut all) = (RecvBatch::default(), Vec::new());

@@ -100,7 +100,7 @@ impl Sockets {
             let here = all.clone().filter(|found| place(found) == one);
             let transmits: Vec<_> = here.map(|(_, transmit)| transmit).collect();
             let failures = match self.all.get(&one).or_else(|| self.all.get(&(one.0, 0))) {
-                Some(socket) => socket.send(&transmits).failures,
+                Some(socket) => socket.send(&transmits),
                 None => vec![SendFailure { index: 0, error: io::ErrorKind::Unsupported.into() }],
             };
             for SendFailure { index, error } in failures {
