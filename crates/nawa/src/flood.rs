@@ -12,14 +12,13 @@ use flood::node::{self, Mode, Running, Settings, Watch};
 use rand_core::{OsRng, TryRngCore};
 use serde_json::{Value, json};
 
-use crate::config::Flood;
 use crate::epoch::Epochs;
 use crate::event::{Event, ended};
 use crate::restarts::{Strand, Unable};
 
 /// A node for each `[[flood]]`. Dropping it stops them.
 pub struct Floods {
-    nodes: Vec<(Flood, Node)>,
+    nodes: Vec<(Settings, Node)>,
     epochs: Epochs,
 }
 
@@ -40,7 +39,7 @@ enum Node {
 /// What a node takes for granted of its interface: index, address, MTU, and, in UDP, its first address of IPv4.
 type Seen = (u32, Option<[u8; 6]>, u32, Option<Ipv4Addr>);
 
-fn see(net: &mut Net, flood: &Flood) -> io::Result<Seen> {
+fn see(net: &mut Net, flood: &Settings) -> io::Result<Seen> {
     let link = net.link(&flood.interface)?;
     let addresses = match flood.mode {
         Mode::Driver => Vec::new(),
@@ -75,7 +74,7 @@ impl Floods {
     /// One sentence if a node cannot start; what came before it in `wanted` is in force: whoever asks goes back.
     pub fn reconfigure(
         &mut self,
-        wanted: Vec<Flood>,
+        wanted: Vec<Settings>,
         unable: Unable,
         events: &Sender<Event>,
     ) -> Result<(), String> {
@@ -152,7 +151,7 @@ impl Floods {
     }
 
     /// What they are to do.
-    pub fn wanted(&self) -> Vec<Flood> {
+    pub fn wanted(&self) -> Vec<Settings> {
         self.nodes.iter().map(|(flood, _)| flood.clone()).collect()
     }
 
@@ -163,7 +162,7 @@ impl Floods {
 }
 
 impl Node {
-    fn view(&self, flood: &Flood) -> View {
+    fn view(&self, flood: &Settings) -> View {
         let (watch, why) = match self {
             Node::Runs { running, .. } => {
                 (Some(running.watch()), "the node does not answer: it is being stopped, or hangs")
@@ -186,24 +185,14 @@ impl View {
     }
 }
 
-fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<Node, String> {
+fn start(flood: &Settings, epochs: &mut Epochs, events: &Sender<Event>) -> Result<Node, String> {
     let interface = flood.interface.as_str();
     let link = Net::open().and_then(|mut net| see(&mut net, flood));
     let link = link.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
     let (epoch, unkept) = epochs.next();
     let warnings: Vec<_> = unkept.into_iter().collect();
     warnings.iter().for_each(|why| tracing::warn!("{why}"));
-    let settings = Settings {
-        interface: flood.interface.clone(),
-        rules: flood.rules,
-        mode: flood.mode,
-        ttl: flood.ttl,
-        port: flood.port,
-        epoch,
-        suppression: flood.suppression,
-        busy_poll: flood.busy_poll,
-        warnings,
-    };
+    let settings = Settings { epoch, warnings, ..flood.clone() };
     let running =
         node::start(settings, OsRng.unwrap_err(), ended(events, Strand::Flood(interface.to_owned())));
     let running = running.map_err(|error| error.to_string())?;
@@ -226,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_node_that_waits_is_tried_once_on_what_its_interface_is() {
-        let flood = Flood {
+        let flood = Settings {
             interface: "lo".into(),
             rules: Rules { format: Format::new(Wire::One, None), id: 7, rate_limit: None },
             mode: Mode::Driver,
@@ -234,6 +223,8 @@ mod tests {
             port: 51902,
             suppression: suppression::Rules::PURE,
             busy_poll: false,
+            epoch: 0,
+            warnings: Vec::new(),
         };
         let mut floods = Floods::new(Path::new("/nowhere"));
         floods.nodes.push((flood, Node::Waits { why: "it failed".into(), tried: None }));

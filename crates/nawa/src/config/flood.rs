@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use flood::node::Mode;
+use flood::node::{Mode, Settings};
 use flood::suppression;
 use flood::{Format, RateLimit, Rules, Wire};
 use toml::Spanned;
@@ -21,25 +21,6 @@ const TTL: u8 = 16;
 /// More repeats only make a storm.
 const REPEATS: u32 = 8;
 
-/// An interface on which messages are flooded; all but what a start decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flood {
-    /// The interface.
-    pub interface: String,
-    /// ID, format of frames, rate limit.
-    pub rules: Rules,
-    /// Who relays.
-    pub mode: Mode,
-    /// Of messages that name none.
-    pub ttl: u8,
-    /// UDP port, where frames go in UDP.
-    pub port: u16,
-    /// When to relay.
-    pub suppression: suppression::Rules,
-    /// Whether to spend a processor on looking for frames.
-    pub busy_poll: bool,
-}
-
 /// SipHash's key: 16 of the 32 bytes of a key file, those in the middle, of which `nawa keygen` leaves every bit random.
 struct Key([u8; 16]);
 
@@ -54,13 +35,13 @@ impl FromStr for Key {
 }
 
 /// Checks every section by itself, then that each has an interface of its own.
-pub fn all(source: &mut Source, written: Vec<document::Flood>) -> Vec<Flood> {
+pub fn all(source: &mut Source, written: Vec<document::Flood>) -> Vec<Settings> {
     let interfaces = written.iter().map(|flood| (flood.interface.span(), flood.interface.get_ref().clone()));
     unique(source, interfaces, "another [[flood]] has this interface; an interface floods once");
     written.into_iter().filter_map(|written| one(source, written)).collect()
 }
 
-fn one(source: &mut Source, written: document::Flood) -> Option<Flood> {
+fn one(source: &mut Source, written: document::Flood) -> Option<Settings> {
     let interface = source.expect(written.interface.span(), value::interface(written.interface.get_ref()));
     let wire = wire(source, &written);
     let mode = written
@@ -77,7 +58,7 @@ fn one(source: &mut Source, written: document::Flood) -> Option<Flood> {
     let port = in_range(source, written.port.as_ref(), 1, "0 is not a port; write 1 to 65535");
     let suppression = suppression(source, &written);
     let format = Format::new(wire?, key.map(|key| key.0));
-    Some(Flood {
+    Some(Settings {
         interface: interface?,
         rules: Rules { format, id: *written.id.get_ref(), rate_limit },
         mode: mode?,
@@ -85,6 +66,9 @@ fn one(source: &mut Source, written: document::Flood) -> Option<Flood> {
         port: port.unwrap_or(PORT),
         suppression: suppression?,
         busy_poll: written.busy_poll,
+        // What a start decides.
+        epoch: 0,
+        warnings: Vec::new(),
     })
 }
 

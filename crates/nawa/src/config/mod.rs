@@ -20,7 +20,6 @@ mod tests;
 use std::path;
 
 pub use self::bicast::mode_name;
-pub use flood::Flood;
 pub use secret::read as read_key;
 pub use settings::{Base, Flight, Relay, Settings, Tunnel};
 pub use source::Complaint;

@@ -10,7 +10,6 @@ use tunnel::config::Config;
 use tunnel::daemon::Listen;
 use tunnel::{PrivateKey, PublicKey};
 
-use super::flood::Flood;
 use super::value::HostPort;
 
 /// What a file asks for.
@@ -27,7 +26,7 @@ pub struct Settings {
     /// The congestion controls, if the daemon is to provide them.
     pub flight: Option<Flight>,
     /// The interfaces on which messages are flooded.
-    pub floods: Vec<Flood>,
+    pub floods: Vec<::flood::node::Settings>,
     /// The interfaces on which packets are coded.
     pub codings: Vec<::coding::daemon::Settings>,
     /// The copies of SCTP's packets, if the daemon is to make them.
