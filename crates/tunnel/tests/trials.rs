@@ -199,6 +199,24 @@ fn after_taking_over(v6: bool, bad: &LinkConfig) -> [Outcome; 2] {
     [run_net(&mut net, &load), run_net(&mut net_over(v6, vec![backup], 1), &load)]
 }
 
+/// What is known of a dead path says nothing of those that are left.
+#[test]
+fn a_backup_helps_beside_a_dead_main_link_and_a_late_one() {
+    let main = plain(20.0, 15 * MS);
+    let ways = || (main.clone(), main.clone());
+    let backup = plain(5.0, 50 * MS);
+    let mut net = net_with(false, vec![ways(), ways(), (backup.clone(), backup)], 1, |_, config| {
+        config.peers[0].paths.iter_mut().skip(2).for_each(|path| path.backup = true);
+    });
+    net.pass(10 * S);
+    net.set_up(0, false);
+    net.replace(1, &plain(20.0, 4 * S), &plain(20.0, 4 * S));
+    // Meanwhile it takes over.
+    run_net(&mut net, &Load { time: 20 * S, ..Load::default() });
+    let run = run_net(&mut net, &Load { time: 10 * S, ..Load::default() });
+    assert!(run.goodput >= 3.5, "{:.2} of 5 Mbit/s", run.goodput);
+}
+
 /// 60 ms more than the backup's own round trip.
 fn assert_short(pings: &[f64]) {
     let p95 = quantile(pings, 0.95);

@@ -499,8 +499,9 @@ impl Peer {
             self.paths.iter_mut().for_each(|path| path.helps = false);
             return;
         }
-        // A path that falls silent now and then is judged by what it was like before.
-        let main = || self.paths.iter().filter(|path| !path.backup);
+        // Where all fall silent now and then, they are judged by what they were like before.
+        let any_up = self.paths.iter().any(|path| !path.backup && path.is_up());
+        let main = || self.paths.iter().filter(move |path| !path.backup && (path.is_up() || !any_up));
         let backups = || self.paths.iter().filter(|path| path.backup && path.is_up());
         let sent = backups().map(|path| path.sent.totals().1).sum();
         let rate = main().map(|path| path.sent.rate.perhaps()).sum();
