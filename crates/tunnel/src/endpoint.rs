@@ -352,6 +352,10 @@ impl Endpoint {
     pub fn handle_inner(&mut self, now: Duration, packet: &mut [u8]) {
         let Ok(ip) = packet::Ip::parse(packet) else { return };
         let Some(peer) = self.routes.find(ip.destination()) else {
+            // What the host's own kernel says to its link is for no peer.
+            if ip.destination().is_multicast() {
+                return;
+            }
             self.counters.dropped_no_route += 1;
             self.note_dropped(None, packet, "no peer is routed its destination; its sender is told");
             let mut answer = Vec::new();

@@ -79,6 +79,8 @@ fn a_source_that_is_not_the_peers_is_dropped() {
 fn a_destination_without_a_route_is_counted_and_its_sender_told() {
     let mut net = net(1, |_, _| ());
     give(&mut net, 0, udp_packet(inner(0), [10, 99, 0, 1].into(), 100));
+    // Multicast, of which a host sends some without being asked, is not.
+    give(&mut net, 0, udp_packet(inner(0), [224, 0, 0, 22].into(), 100));
     assert_eq!(net.ends[0].counters().dropped_no_route, 1);
     let answer = net.received[0].remove(0);
     assert_eq!((answer[9], answer[20], answer[21]), (1, 3, 1), "ICMP, unreachable, the host");
