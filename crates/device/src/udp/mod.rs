@@ -13,6 +13,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use crate::BUFFER;
 use crate::explained;
@@ -35,9 +36,16 @@ pub struct Options {
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: OwnedFd,
-    /// Ways out that do not take trains, by interface if one was asked for, and address: a driver without checksum offload fails
-    /// them with EIO, and the kernel with EINVAL.
-    refused: Mutex<BTreeSet<(Option<u32>, IpAddr)>>,
+    refused: Mutex<Refused>,
+}
+
+/// Ways out that do not take trains: a driver without checksum offload fails them with EIO, and the kernel with EINVAL.
+#[derive(Debug, Default)]
+struct Refused {
+    /// By interface if one was asked for, and address.
+    ways: BTreeSet<(Option<u32>, IpAddr)>,
+    /// When the first of them did.
+    since: Option<Duration>,
 }
 
 impl UdpSocket {

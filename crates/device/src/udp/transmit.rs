@@ -3,16 +3,18 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
-use super::UdpSocket;
 use super::control::{Control, Name, packet_info_v4, packet_info_v6};
+use super::{Refused, UdpSocket};
+use crate::monotonic;
 
 /// Messages per system call.
 const MESSAGES: usize = 32;
 /// Datagrams that the kernel cuts one message into at most (UDP_MAX_SEGMENTS before Linux 6.9).
 const MAX_SEGMENTS: usize = 64;
-/// Ways out whose refusal of trains is remembered; beyond that all are forgotten.
-const MAX_REFUSED: usize = 4096;
+/// Trains are tried again so long after a way out was the first to refuse them: what refused may have passed.
+const AGAIN: Duration = Duration::from_secs(60);
 /// The longest message, in bytes: 65535 less the headers of IPv4 and UDP.
 const MAX_MESSAGE: usize = 65507;
 
@@ -89,16 +91,17 @@ impl UdpSocket {
     }
 
     fn takes_trains(&self, transmit: &Transmit<'_>) -> bool {
-        let refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        !refused.contains(&(transmit.interface, transmit.remote.ip()))
+        let mut refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if refused.since.is_some_and(|since| monotonic() >= since + AGAIN) {
+            *refused = Refused::default();
+        }
+        !refused.ways.contains(&(transmit.interface, transmit.remote.ip()))
     }
 
     fn refuse_trains(&self, transmit: &Transmit<'_>) {
         let mut refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if refused.len() >= MAX_REFUSED {
-            refused.clear();
-        }
-        refused.insert((transmit.interface, transmit.remote.ip()));
+        refused.since.get_or_insert_with(monotonic);
+        refused.ways.insert((transmit.interface, transmit.remote.ip()));
     }
 
     /// Sends `pieces`; `Err` with a transmit's index where the buffer was full.
@@ -231,7 +234,7 @@ mod tests {
     /// A socket that may not compute checksums cannot send trains: the kernel fails them with EINVAL, as it does
     /// for interfaces that cannot.
     #[test]
-    fn a_refused_train_is_sent_singly_and_remembered() {
+    fn a_refused_train_is_sent_singly_and_remembered_for_a_while() {
         let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
         let (sender, receiver) = (bind(), bind());
         set(&sender.socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
@@ -255,5 +258,8 @@ mod tests {
         while receiver.recv(&mut batch, |_, datagram| all.push(datagram.to_vec())).is_ok() {}
         let once = [vec![1; 3], vec![2; 3], vec![3]];
         assert_eq!(all, [&once[..], &once[..]].concat());
+        let long_ago = monotonic().checked_sub(AGAIN);
+        sender.refused.lock().unwrap().since = long_ago;
+        assert!(sender.takes_trains(&train), "it is tried again");
     }
 }
