@@ -111,7 +111,7 @@ fn follow(
         if inbox.answer(&mut state) {
             return Ok(());
         }
-        if ready == [ASKED] {
+        if ready == [ASKED] && device::monotonic() < sweep_at {
             continue;
         }
         changes.take()?;
