@@ -118,7 +118,7 @@ impl Running {
 /// # Errors
 /// [`StartError`]; then nothing is left behind.
 pub fn start(
-    mut settings: Settings,
+    settings: Settings,
     rng: impl RngCore + Send + 'static,
     on_end: impl FnOnce(String) + Send + 'static,
 ) -> Result<Running, StartError> {
@@ -130,9 +130,10 @@ pub fn start(
     if let Some(why) = &fallback {
         tracing::warn!(interface, "does not relay in the driver: {why}");
     }
-    if let Some(why) = resent(link.index, &interface) {
+    // Hosts without radios are not asked again and again: that has their kernel look for a module each time.
+    let radio = matches!(Radio::of(link.index), Ok(Some(_))).then_some(link.index);
+    if let Some(why) = radio.and_then(|index| resent(index, &interface)) {
         tracing::warn!("{why}");
-        settings.warnings.push(why);
     }
     let (watch, inbox) = watch()?;
     let poller = Poller::new()?;
@@ -148,6 +149,7 @@ pub fn start(
         suppression: settings.waits().then(|| Suppression::new(settings.suppression, rng)),
         below: None,
         dropped_before: dropped(&interface),
+        radio,
         settings,
         medium,
         fallback,
@@ -190,6 +192,8 @@ struct Node<R> {
     below: Option<Duration>,
     /// Frames that the interface had dropped before this node began.
     dropped_before: u64,
+    /// The interface's index, where it is a radio's.
+    radio: Option<u32>,
     poller: Poller,
     listener: Listener,
     /// Until then no application is taken.
@@ -468,7 +472,8 @@ impl<R: RngCore> Node<R> {
                  is another, or they take them for old ones (`old-epoch` there)"
             )
         });
-        let found = [unheard, vanished, untagged, flushed];
+        let resent = self.radio.and_then(|index| resent(index, interface));
+        let found = [unheard, vanished, untagged, resent, flushed];
         self.settings.warnings.iter().cloned().chain(found.into_iter().flatten()).collect()
     }
 
