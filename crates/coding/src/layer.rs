@@ -46,8 +46,8 @@ pub struct NcLayer {
     /// Frames for other nodes that were heard, by sender, and when the last was.
     overheard: BTreeMap<Mac, (u64, Duration)>,
     greetings: Greetings,
-    /// The relay that asked last, if it got no answer, and is not overheard since.
-    unanswered: Option<Mac>,
+    /// The relay that asked last of those that got no answer, and when, if it is not overheard since.
+    unanswered: Option<(Mac, Duration)>,
     /// Until then a relay may code for this node, whatever its mode has become.
     coded_for_until: Duration,
     /// When many packets waited last (mode `any`).
@@ -126,12 +126,13 @@ impl NcLayer {
         all
     }
 
-    /// Whether sums past this node are lost, or not sent, for want of overhearing: of a relay that asked. In the paper's modes nobody
-    /// asks, and only an end of a chain can tell: it has had packets and overheard nothing.
-    pub fn is_deaf(&self) -> bool {
+    /// Who is not overheard, so that a relay's sums past this node are lost or not sent: a relay that asked of late; in the paper's modes,
+    /// in which nobody asks, anybody, of a node that has had packets and relays none. Where there is no relay that is no harm.
+    pub fn unheard(&self, now: Duration) -> Option<String> {
         let asks_nobody = self.config.by_monitor && !matches!(self.config.mode, Mode::Off | Mode::Any);
         let nothing = self.overheard.is_empty() && self.arrivals.len() > 0 && self.stats.relayed == 0;
-        self.unanswered.is_some() || asks_nobody && nothing
+        let asked = self.unanswered.filter(|(_, asked)| now < asked.saturating_add(KNOWN_FOR));
+        asked.map(|(relay, _)| relay.to_string()).or((asks_nobody && nothing).then(|| "anybody".to_owned()))
     }
 
     /// Whether there may be something to code, so that packets are to wait here: in mode `any` if two neighbours decode, as only a
@@ -178,7 +179,7 @@ impl NcLayer {
         }
         let (count, last) = self.overheard.entry(from).or_default();
         (*count, *last) = (*count + 1, now);
-        self.unanswered = self.unanswered.filter(|relay| *relay != from);
+        self.unanswered = self.unanswered.filter(|(relay, _)| *relay != from);
     }
 
     /// The next frame for IP.

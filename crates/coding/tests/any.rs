@@ -169,13 +169,15 @@ fn over_a_radio_only_a_relay_that_is_overheard_is_told_that_this_node_decodes() 
     let mut asked = |millis: u64, relay: usize, to: usize| {
         let question = greeting(relay, mac(to), Greeting { asks: true, nonce: 7 });
         left.handle_slave(ms(millis), &question);
-        (sent(&mut left, ms(millis)).len(), left.is_deaf())
+        (sent(&mut left, ms(millis)).len(), left.unheard(ms(millis)))
     };
-    assert_eq!(asked(0, 2, 1), (0, true), "nothing was overheard yet");
-    assert_eq!(asked(1, 4, 3), (0, true), "another relay was");
-    assert_eq!(asked(2, 2, 3), (0, false), "now it was");
-    assert_eq!(asked(3, 2, 1), (1, false));
-    assert_eq!(asked(8002, 2, 1), (0, true), "that was too long ago");
+    let relay = Some(mac(2).to_string());
+    assert_eq!(asked(0, 2, 1), (0, relay.clone()), "nothing was overheard yet");
+    assert_eq!(asked(1, 4, 3), (0, relay.clone()), "another relay was");
+    assert_eq!(asked(2, 2, 3), (0, None), "now it was");
+    assert_eq!(asked(3, 2, 1), (1, None));
+    assert_eq!(asked(8002, 2, 1), (0, relay), "that was too long ago");
+    assert_eq!(asked(16_002, 4, 3), (0, None), "it asks no more");
 }
 
 #[test]

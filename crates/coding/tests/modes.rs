@@ -85,13 +85,13 @@ fn an_end_that_overhears_nothing_over_a_radio_is_deaf() {
     for mode in [Mode::Piggy, Mode::Delayed, Mode::Controlled, Mode::Off] {
         let by_monitor = |n| coding::Config { by_monitor: true, ..common::config(n, mode, ms(10)) };
         let [mut end, mut middle] = [1, 2].map(|n| NcLayer::new(by_monitor(n), n as u64));
-        assert!(!end.is_deaf(), "{mode:?}: nobody is there");
+        assert!(end.unheard(ms(0)).is_none(), "{mode:?}: nobody is there");
         heard(&mut end, &[ip_frame(2, 1, &ack(1))]);
-        assert_eq!(end.is_deaf(), mode != Mode::Off, "{mode:?}");
+        assert_eq!(end.unheard(ms(0)).is_some(), mode != Mode::Off, "{mode:?}");
         heard(&mut end, &[ip_frame(2, 3, &data(1))]);
-        assert!(!end.is_deaf(), "{mode:?}");
+        assert!(end.unheard(ms(0)).is_none(), "{mode:?}");
         relay(&mut middle, ms(0), THERE, &data(1));
-        assert!(!middle.is_deaf(), "{mode:?}: between two that are not near each other");
+        assert!(middle.unheard(ms(0)).is_none(), "{mode:?}: between two that are not near each other");
     }
 }
 

@@ -288,7 +288,7 @@ fn who_overhears_nothing_is_not_coded_for_and_says_so(wifi: &Wifi) {
             let ping = ["-q", "-n", "-c", "1", "-W", "2", "10.88.0.3"];
             output(&mut wifi.nodes[0].command("ping", ping));
             let nodes = [0, 1, 2].map(|node| wifi.status(node));
-            let is_deaf = |text: &str| text.contains("nothing of what neighbours send");
+            let is_deaf = |text: &str| text.contains("has heard nothing so far");
             let said = nodes.each_ref().map(|node| node["warning"].as_str().is_some_and(is_deaf));
             let neighbours = nodes[1]["neighbours"].as_array().into_iter().flatten();
             let count = neighbours.filter(|one| one["decodes"] == true).count();

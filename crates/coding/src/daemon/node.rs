@@ -99,8 +99,13 @@ impl Node {
                 match ready.token {
                     WAKER if inbox.answer(&mut self) => return Ok(()),
                     CHANGES => {
-                        self.changes.take()?;
-                        self.look();
+                        let news = self.changes.take()?;
+                        // Routes by the master change often, and concern nobody here.
+                        let own = |slave: &Slave| news.interfaces.contains(&slave.facts.index);
+                        let links = news.links || news.overrun || !news.changed.is_empty();
+                        if links || self.slave.as_ref().is_some_and(own) {
+                            self.look();
+                        }
                     }
                     MASTER => self.take()?,
                     SLAVE if ready.readable => self.hear()?,
@@ -272,12 +277,16 @@ impl Node {
             Some(taken) => Err(Unusable::Port(taken)),
             None => slave::look(&mut self.master.net, &self.settings.interface),
         };
-        let opened =
-            self.slave.as_ref().map(|slave| (slave.facts, slave.air.as_ref().map(|air| air.network)));
-        let network = |facts: Facts| Radio::of(facts.index).map(|radio| radio.map(|radio| radio.network));
+        // Where nobody can tell, for want of descriptors perhaps, a slave that works is let be.
+        let same_network = |slave: &Slave| {
+            let was = slave.air.as_ref().map(|air| air.network);
+            Radio::of(slave.facts.index).map_or(true, |radio| radio.map(|radio| radio.network) == was)
+        };
+        let is_open =
+            |facts| self.slave.as_ref().is_some_and(|slave| slave.facts == facts && same_network(slave));
         match looked {
             // A monitor that went, or came, is opened anew with the slave, and so is what has another network.
-            Ok(facts) if self.monitor == monitor && opened == Some((facts, network(facts)?)) => {}
+            Ok(facts) if self.monitor == monitor && is_open(facts) => {}
             Ok(facts) => self.adopt(facts)?,
             Err(unusable) => self.lose(unusable.to_string()),
         }
@@ -293,7 +302,8 @@ impl Node {
     fn wrong(&self) -> Option<String> {
         let Settings { interface, monitor, .. } = &self.settings;
         let slave = self.slave.as_ref();
-        let radio = slave.and_then(|slave| Radio::of(slave.facts.index).ok()?);
+        let radio = slave.filter(|slave| slave.air.is_some());
+        let radio = radio.and_then(|slave| Radio::of(slave.facts.index).ok()?);
         let unused = monitor.as_ref().filter(|_| slave.is_some_and(|slave| slave.air.is_none()));
         let all = [
             slave::own_address(interface).map(|address| {
@@ -305,9 +315,9 @@ impl Node {
                 format!("`{interface}`'s own mesh forwards packets below coding; `iw dev {interface} set mesh_param mesh_fwding 0`")
             }),
             unused.map(|name| format!("`{interface}` is no radio's, and `{name}` is not used; leave `monitor` out")),
-            self.layer.is_deaf().then(|| {
+            self.layer.unheard(monotonic()).map(|whom| {
                 let name = self.monitor_name();
-                format!("`{name}` hears nothing of what neighbours send each other, so that sums past this node are in vain; another driver may hand it up")
+                format!("`{name}` has heard nothing so far that {whom} sends to others, so that a relay's sums past this node are in vain; another driver may hand it up")
             }),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();

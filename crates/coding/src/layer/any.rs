@@ -171,9 +171,10 @@ impl NcLayer {
             self.coded_for_until = now.saturating_add(CODED_FOR);
             let lately = |(_, heard): &(u64, Duration)| now < heard.saturating_add(KNOWN_FOR);
             let hears = !self.config.by_monitor || self.overheard.get(&from).is_some_and(lately);
-            self.unanswered = (!hears).then_some(from);
             if hears {
                 self.greetings.answer(now, from, greeting.nonce);
+            } else {
+                self.unanswered = Some((from, now));
             }
         } else if self.greetings.is_answered(now, greeting.nonce) {
             self.neighbours.note(now, from);
