@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::traffic::Stop;
 use common::uplinks::limit;
-use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, succeed};
+use common::{Daemon, Namespace, Node, accept, eventually, namespaces_or_skip, output, succeed};
 use device::monotonic;
 
 const MEGABYTE: usize = 1_000_000;
@@ -124,7 +124,7 @@ impl Office {
         let once = || {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    let (mut stream, mut all) = (listener.accept().expect("a connection").0, Vec::new());
+                    let (mut stream, mut all) = (accept(&listener), Vec::new());
                     assert_eq!(stream.read_to_end(&mut all).expect("it comes"), MEGABYTE);
                     stream.write_all(&[7]).expect("it is taken");
                 });

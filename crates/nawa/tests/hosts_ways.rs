@@ -20,7 +20,7 @@ const MEANWHILE: Duration = Duration::from_secs(5);
 /// A NAT that keeps a mapping for a second has forgotten it by then, markers behind the last packet included.
 const FORGOTTEN: Duration = Duration::from_secs(8);
 /// Then the first answer comes after no more than this.
-const AGAIN: Duration = Duration::from_secs(3);
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Whether what goes to `to` goes into the tunnel.
 fn goes_in(of: &Namespace, to: &str) -> bool {

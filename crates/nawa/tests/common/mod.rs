@@ -256,6 +256,12 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// The next connection, if one comes in time.
+pub fn accept(listener: &std::net::TcpListener) -> std::net::TcpStream {
+    listener.set_nonblocking(true).expect("a listener");
+    eventually("a connection", || listener.accept().ok()).0
+}
+
 /// Waits for so long, where there is no event to wait for.
 pub fn pause(time: Duration) {
     device::Poller::new().expect("a poller").wait(Some(time)).expect("waiting").for_each(drop);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use device::{monotonic, realtime};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Namespace, PATIENCE, eventually};
+use super::{Namespace, PATIENCE, accept, eventually};
 
 /// Ends, when dropped, what goes on until then, also where the test fails.
 pub struct Stop<'a>(pub &'a AtomicBool);
@@ -28,7 +28,7 @@ pub fn stream(from: &Namespace, to: &Namespace, during: impl FnOnce(&dyn Fn() ->
     let (arrived, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let listener = to.within(|| TcpListener::bind("10.77.0.2:9")).expect("the tunnel's address");
     let receive = || {
-        let (mut stream, mut buffer) = (listener.accept().expect("a connection").0, vec![0; 1 << 16]);
+        let (mut stream, mut buffer) = (accept(&listener), vec![0; 1 << 16]);
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         loop {
             match stream.read(&mut buffer).expect("the stream goes on") {

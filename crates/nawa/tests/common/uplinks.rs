@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Daemon, Namespace, Node, eventually, pause, succeed};
+use super::{Daemon, Namespace, Node, accept, eventually, pause, succeed};
 
 /// The three hosts, and the keys of the van and the office.
 pub struct Uplinks {
@@ -141,7 +141,7 @@ impl Uplinks {
         std::thread::scope(|scope| {
             // The office sends all back.
             scope.spawn(|| {
-                let mut stream = listener.accept().expect("a connection").0;
+                let mut stream = accept(&listener);
                 let mut all = Vec::new();
                 stream.read_to_end(&mut all).expect("all that was sent");
                 stream.write_all(&all).expect("all goes back");
