@@ -20,12 +20,10 @@ const LASTS: Duration = Duration::from_millis(1500);
 /// From a fault's end until all is as it should be: more than a strand that failed waits before it starts again, for a few
 /// failures in a row.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(20);
-/// How much a daemon may grow in the second half of the faults, in bytes of memory and in threads and BPF objects: in the first one
+/// How much a daemon may grow in the second half of the faults, in bytes of memory and in descriptors and threads: in the first one
 /// its buffers and the allocator's arenas begin to fill. Within a minute they still do, by up to 6 MB; after minutes by less than one.
 const GROWTH_BYTES: u64 = 16 << 20;
 const GROWTH_COUNT: usize = 2;
-/// Sockets on other ports that a tunnel opens for paths that are silent for long, seven of each family, and keeps.
-const SPARE_SOCKETS: usize = 14;
 /// The file's sections, each a strand.
 const SECTIONS: [&str; 5] = ["[[flood]]", "[[coding]]", "[tunnel]", "[flight]", "[bicast]"];
 /// Interfaces that are the daemon's.
@@ -216,7 +214,7 @@ impl Daemon {
 
     fn exceeds(&self, first: &Daemon) -> bool {
         self.anonymous_bytes > first.anonymous_bytes + GROWTH_BYTES
-            || self.descriptors > first.descriptors + GROWTH_COUNT + SPARE_SOCKETS
+            || self.descriptors > first.descriptors + GROWTH_COUNT
             || self.bpf > first.bpf + GROWTH_COUNT
             || self.threads > first.threads + GROWTH_COUNT
     }
