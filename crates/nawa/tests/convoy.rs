@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const LASTS: Duration = Duration::from_millis(1500);
 /// From a fault's end until all is as it should be: more than a strand that failed waits before it starts again, for a few
 /// failures in a row.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(20);
-/// How much a daemon may grow in the second half of the faults, in bytes of memory and in descriptors and threads: in the first one
+/// How much a daemon may grow in the second half of the faults, in bytes of memory and in threads and descriptors of each kind: in the first one
 /// its buffers and the allocator's arenas begin to fill. Within a minute they still do, by up to 6 MB; after minutes by less than one.
 const GROWTH_BYTES: u64 = 16 << 20;
 const GROWTH_COUNT: usize = 2;
@@ -176,18 +177,17 @@ fn ails(trial: &Trial, vehicle: usize) -> Option<String> {
 }
 
 fn sizes(trial: &Trial) -> Vec<Daemon> {
-    let of = |host| trial.daemon(host).map_or(Daemon::default(), Daemon::read);
+    let of = |host| trial.daemon(host).map_or_else(Daemon::default, Daemon::read);
     trial.hosts().map(of).collect()
 }
 
 /// What a daemon takes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Daemon {
     /// Of its own, `RssAnon`: pages of its files that it has touched are the kernel's to drop, and grow with each new way through the code.
     anonymous_bytes: u64,
-    descriptors: usize,
-    /// Those of its descriptors that are BPF maps, programs and links.
-    bpf: usize,
+    /// By what they are of, up to the first number: `socket:[`, `anon_inode:bpf-map`.
+    descriptors: BTreeMap<String, usize>,
     threads: usize,
 }
 
@@ -198,24 +198,27 @@ impl Daemon {
             let entries = std::fs::read_dir(format!("{folder}/{what}")).expect("a process");
             entries.flatten().map(|entry| entry.path()).collect()
         };
-        let descriptors = list("fd");
-        let is_bpf =
-            |path: &&PathBuf| std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("bpf"));
+        let mut descriptors = BTreeMap::new();
+        for to in list("fd").iter().filter_map(|at| std::fs::read_link(at).ok()) {
+            let to = to.to_string_lossy();
+            let kind = to.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default();
+            *descriptors.entry(kind.to_owned()).or_default() += 1;
+        }
         let status = std::fs::read_to_string(format!("{folder}/status")).expect("a process");
         let memory =
             status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));
         Self {
             anonymous_bytes: memory.and_then(|text| text.parse::<u64>().ok()).expect("a size") << 10,
-            bpf: descriptors.iter().filter(is_bpf).count(),
-            descriptors: descriptors.len(),
+            descriptors,
             threads: list("task").len(),
         }
     }
 
     fn exceeds(&self, first: &Daemon) -> bool {
+        let before = |kind: &String| first.descriptors.get(kind).copied().unwrap_or(0);
+        let more = |(kind, count): (&String, &usize)| *count > before(kind) + GROWTH_COUNT;
         self.anonymous_bytes > first.anonymous_bytes + GROWTH_BYTES
-            || self.descriptors > first.descriptors + GROWTH_COUNT
-            || self.bpf > first.bpf + GROWTH_COUNT
+            || self.descriptors.iter().any(more)
             || self.threads > first.threads + GROWTH_COUNT
     }
 }
