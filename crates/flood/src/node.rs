@@ -575,14 +575,14 @@ fn vanished(dropped: u64, relayed: u64, mode: xdp::Mode) -> Option<String> {
 fn resent(index: u32, interface: &str) -> Option<String> {
     let mut radio = Radio::of(index).ok()??;
     let (who, change) = if !radio.network.is_of_peers() {
-        ("an access point sends on what its stations send to all", "type ibss` while it is down")
+        ("an access point sends on what its stations send to all", "type ibss")
     } else if radio.forwards() {
-        ("its own mesh sends on what is for all", "mesh_param mesh_fwding 0`")
+        ("its own mesh sends on what is for all", "mesh_param mesh_fwding 0")
     } else {
         return None;
     };
     Some(format!(
-        "on `{interface}`, {who}, so that each message goes round once more for every node that relays it: `iw dev {interface} set {change}"
+        "on `{interface}`, {who}, so that each message goes round once more for every node that relays it: `iw dev {interface} set {change}`"
     ))
 }
 

@@ -243,6 +243,7 @@ impl Peer {
         let (backlog, twice) = (self.queue.bytes(), self.twice_bytes);
         // Asked once: with many flows and full paths each packet would ask every path again for each flow.
         let any_room = paths.iter().any(|path| has_room(scheduler, path, now, false));
+        // Else no second path takes what the first loses.
         let two_copy = paths.iter().filter(|p| p.is_up() && !p.backup && !p.cost.metered).count() > 1;
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
