@@ -162,6 +162,44 @@ fn paths_lead_to_the_endpoint_that_answers() {
     assert!(written.contains("remote = \"10.1.0.1:51900\"") && !written.contains("10.9.9.9"), "{written}");
 }
 
+/// The hub has the same link-local address at both cables. The invite names the van's interface; one that names the hub's is refused.
+#[test]
+fn a_neighbour_joins_by_the_interface_that_the_invite_names() {
+    let name = "a_neighbour_joins_by_the_interface_that_the_invite_names";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let (hub, van) = (Namespace::new(), Namespace::new());
+    for cable in [1, 2] {
+        let (near, far) = (format!("wan{cable}"), format!("eth{cable}"));
+        let [mine, theirs] = [2, 1].map(|host| format!("10.{cable}.0.{host}/24"));
+        Namespace::connect((&van, &near, &mine), (&hub, &far, &theirs));
+        van.ip(&format!("address add fe80::a/64 dev {near} nodad"));
+        hub.ip(&format!("address add fe80::b/64 dev {far} nodad"));
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (there, here) = (folder.path().join("hub/nawa.toml"), folder.path().join("van/nawa.toml"));
+    succeed(&mut hub.nawa(["init", "--role", "hub", "--endpoint", "10.1.0.1:51900", "--file", text(&there)]));
+    let invite = |endpoint: &str| {
+        Inviting::start(&mut hub.nawa(["invite", "van", "--endpoint", endpoint, "--file", text(&there)]))
+    };
+    let wrong = invite("[fe80::b%eth2]:51900");
+    let refused = output(&mut van.nawa(["join", &wrong.2, "--file", text(&here)]));
+    let why =
+        "[fe80::b%eth2]:51900 is a neighbour by the interface eth2, and this host has none of that name";
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
+    assert!(!here.parent().expect("a folder").exists(), "nothing is left");
+    drop(wrong);
+    let inviting = invite("[fe80::b%wan2]:51900");
+    let joined = succeed(&mut van.nawa(["join", &inviting.2, "--file", text(&here)]));
+    assert!(joined.contains("joined over wan2;"), "{joined}");
+    assert_eq!(inviting.finish(), (true, JOINED_UNTOLD.into()));
+    let written = fs::read_to_string(&here).expect("the van's file");
+    let (local, remote) = ("local = \"wan2\"", "remote = \"[fe80::b%wan2]:51900\"");
+    assert!(written.contains(local) && written.contains(remote) && !written.contains("wan1"), "{written}");
+    let _daemons = [Daemon::start(&hub, &there), Daemon::start(&van, &here)];
+    succeed(&mut van.command("ping", ["-c", "1", "-w", "30", "10.77.0.1"]));
+}
+
 /// Who connects, and says nothing, keeps nobody out.
 #[test]
 fn silent_callers_keep_nobody_from_joining() {

@@ -6,7 +6,7 @@
 //! from: nobody keeps others out by waiting. Who has shown that it knows the inviter's key stays before all who have not.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,6 +20,7 @@ use tunnel::handshake::enrol::{self, Channel, Joining};
 use tunnel::{PrivateKey, PublicKey};
 
 use super::invite::Invite;
+use super::uplinks;
 use crate::config::HostPort;
 use crate::incoming::Incoming;
 
@@ -248,8 +249,7 @@ fn refusal(why: &[u8]) -> String {
 
 /// To the first of its addresses that takes the connection, or why none does.
 fn connect(endpoint: &HostPort) -> Result<TcpStream, Vec<String>> {
-    let addresses =
-        endpoint.to_string().to_socket_addrs().map_err(|error| vec![format!("{endpoint}: {error}")])?;
+    let addresses = uplinks::addresses(endpoint).map_err(|error| vec![error])?;
     let mut why = Vec::new();
     for address in addresses {
         match TcpStream::connect_timeout(&address, CALL) {

@@ -1,10 +1,11 @@
 //! The interfaces by which this host reaches another.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
 use device::Net;
 use device::net::Query;
+use tunnel::config::Host;
 
 use super::cost::Cost;
 use super::invite::MAX_ENDPOINTS;
@@ -31,7 +32,8 @@ pub struct Uplink {
 /// # Errors
 /// The kernel does not say.
 pub fn find(remotes: &[HostPort], but: &str) -> io::Result<Vec<Uplink>> {
-    let remotes: Vec<_> = remotes.iter().map(|remote| (remote, addresses(remote))).collect();
+    let remotes: Vec<_> =
+        remotes.iter().map(|remote| (remote, addresses(remote).unwrap_or_default())).collect();
     let mut net = Net::open()?;
     let mut found = Vec::new();
     let usable = |name: &String| name != but && value::interface(name).is_ok();
@@ -56,7 +58,7 @@ pub fn find(remotes: &[HostPort], but: &str) -> io::Result<Vec<Uplink>> {
 /// # Errors
 /// The kernel does not say.
 pub fn lead_to(uplinks: &mut [Uplink], remote: &HostPort) -> io::Result<()> {
-    let (mut net, addresses) = (Net::open()?, addresses(remote));
+    let (mut net, addresses) = (Net::open()?, addresses(remote).unwrap_or_default());
     for uplink in uplinks {
         if net.link(&uplink.interface).is_ok_and(|link| reaches(&mut net, link.index, &addresses)) {
             uplink.remote = remote.clone();
@@ -65,16 +67,41 @@ pub fn lead_to(uplinks: &mut [Uplink], remote: &HostPort) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether there is a route by this interface to one of them.
-fn reaches(net: &mut Net, interface: u32, addresses: &[IpAddr]) -> bool {
-    let query = |address: &IpAddr| Query { interface: Some(interface), ..Query::to(*address) };
-    addresses.iter().any(|address| net.has_route(&query(address)))
+/// Whether there is a route by this interface to one of them. A neighbour by another interface is none by this one.
+fn reaches(net: &mut Net, interface: u32, addresses: &[SocketAddr]) -> bool {
+    let by_it = |address: &&SocketAddr| zone(address).is_none_or(|zone| zone == interface);
+    let query = |address: &SocketAddr| Query { interface: Some(interface), ..Query::to(address.ip()) };
+    addresses.iter().filter(by_it).any(|address| net.has_route(&query(address)))
 }
 
-/// Addresses of a host; none if its name does not resolve.
-fn addresses(host: &HostPort) -> Vec<IpAddr> {
-    let found = host.to_string().to_socket_addrs();
-    found.map_or(Vec::new(), |found| found.map(|address| address.ip()).collect())
+/// The interface that a neighbour is named with.
+fn zone(address: &SocketAddr) -> Option<u32> {
+    match address {
+        SocketAddr::V6(address) => Some(address.scope_id()).filter(|zone| *zone > 0),
+        SocketAddr::V4(_) => None,
+    }
+}
+
+/// Addresses of a host. A neighbour's has the interface that it is named with, which is one of this host's.
+///
+/// # Errors
+/// One sentence.
+pub fn addresses(host: &HostPort) -> Result<Vec<SocketAddr>, String> {
+    let (name, port) = match Host::from(host.clone()) {
+        Host::Address(address) => return Ok(vec![address]),
+        Host::Name(name, port) => (name, port),
+    };
+    let Some((ip, zone)) = name.split_once('%') else {
+        let found = (name.as_str(), port).to_socket_addrs();
+        return found.map(|found| found.collect()).map_err(|error| format!("{host}: {error}"));
+    };
+    let ip: Ipv6Addr = ip.parse().map_err(|_| format!("{host}: {ip} is no address of IPv6"))?;
+    let named = || Net::open().ok()?.link(zone).ok();
+    let interface = named().map(|link| link.index).or_else(|| zone.parse().ok());
+    let interface = interface.ok_or_else(|| {
+        format!("{host} is a neighbour by the interface {zone}, and this host has none of that name")
+    })?;
+    Ok(vec![SocketAddrV6::new(ip, port, 0, interface).into()])
 }
 
 /// The addresses that others may reach this host by, each with `port`: those of interfaces that lead somewhere, the global
