@@ -1,6 +1,6 @@
 //! A hub with many peers: how soon all are up, what it keeps of each, how long it is asked for its state, what a packet costs.
 //!
-//! `cargo test --release -p nawa --test hub -- --nocapture` prints them for 200 peers. The peers are the tunnel's core over sockets of their
+//! `cargo test --release -p nawa --test hub -- --nocapture` prints them for 300 peers. The peers are the tunnel's core over sockets of their
 //! own, with addresses of their own, on one thread; the hub is `nawa run`. Many peers differ from one in what they send (many flows) and
 //! in how they send it (little each); so one of them sends as many flows as all, too.
 
@@ -20,7 +20,8 @@ use device::{Poller, monotonic};
 use tunnel::endpoint::Arrival;
 use tunnel::wire::train::Train;
 
-const PEERS: usize = 200;
+/// Each has a socket, and the hub's own programs have one for each: 600 of the 1024 descriptors that a shell usually has.
+const PEERS: usize = 300;
 /// Packets a second, in all, of this size in bytes: what fills a part of one processor.
 const RATE: u64 = 2000;
 const SIZE: u16 = 1000;
@@ -35,6 +36,9 @@ const SWEPT: Duration = Duration::from_millis(100);
 /// A cost is measured for so long, so many times: more would starve the tests that run beside this one.
 const LOAD: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 3;
+/// What peers may take that carry nothing, in percent of a processor: of the process's own time, which what else the machine does hardly
+/// changes.
+const MOST_QUIET: f64 = 5.0;
 
 /// An inner UDP packet to the hub's discard port, of this flow.
 fn packet(from: Ipv4Addr, flow: u16) -> Vec<u8> {
@@ -88,10 +92,10 @@ impl Pace {
     }
 }
 
-/// Sends what the hub sends until `stop`, under this load.
-fn run_down(stop: &AtomicBool, load: &Mutex<Load>) {
+/// Sends what the hub sends until `stop`, under this load of at most so many flows.
+fn run_down(flows: usize, stop: &AtomicBool, load: &Mutex<Load>) {
     let socket = |flow| UdpSocket::bind(("10.77.0.1", 1024 + flow)).expect("a socket");
-    let sockets: Vec<_> = (0..PEERS as u16).map(socket).collect();
+    let sockets: Vec<_> = (0..flows as u16).map(socket).collect();
     let (mut poller, mut pace) = (Poller::new().expect("a poller"), Pace::default());
     let bytes = [0; SIZE as usize - 28];
     while !stop.load(Ordering::Relaxed) {
@@ -308,17 +312,18 @@ fn say(what: &str, costs: &[Cost], quiet: &[Cost], one: &[Cost], quiet_one: &[Co
 }
 
 #[test]
-fn a_hub_bears_two_hundred_peers() {
-    let Some(_alone) = namespaces_or_skip("a_hub_bears_two_hundred_peers") else { return };
+fn a_hub_bears_three_hundred_peers() {
+    let Some(_alone) = namespaces_or_skip("a_hub_bears_three_hundred_peers") else { return };
     // Both at once: what is compared is measured in turn.
     let hubs = [Hub::start(1), Hub::start(PEERS)];
     let [one, many] = &hubs;
-    let stop = AtomicBool::new(false);
-    let worst = std::thread::scope(|scope| {
-        let _stop = Stop(&stop);
+    let stop = &AtomicBool::new(false);
+    let (worst, most_quiet) = std::thread::scope(|scope| {
+        let _stop = Stop(stop);
         for hub in &hubs {
-            scope.spawn(|| hub.net.peers.within(|| run(&hub.net, &stop, &hub.load)));
-            scope.spawn(|| hub.net.hub.within(|| run_down(&stop, &hub.load)));
+            scope.spawn(|| hub.net.peers.within(|| run(&hub.net, stop, &hub.load)));
+            let flows = hub.net.keys.len();
+            scope.spawn(move || hub.net.hub.within(|| run_down(flows, stop, &hub.load)));
         }
         one.await_all();
         println!("all {PEERS} up {:.1} s after the hub's start", many.await_all());
@@ -326,7 +331,7 @@ fn a_hub_bears_two_hundred_peers() {
         let _discards = hubs.each_ref().map(discard);
         pause(SETTLED);
         let flows = u16::try_from(PEERS).expect("that many flows");
-        let mut worst = 0.0;
+        let (mut worst, mut most_quiet) = (0.0, 0.0);
         for (way, down) in [("in", false), ("out", true)] {
             let load = |peers, flows| Load { down, peers, flows };
             let nothing = load(0, 1);
@@ -340,16 +345,17 @@ fn a_hub_bears_two_hundred_peers() {
             let [alone_then, all] = in_turn([(one, load(1, 1)), (many, load(PEERS, 1))]);
             let percent = median(quiet.iter().map(|cost| cost.time_us).collect()) * RATE as f64 / 1e4;
             println!("{PEERS} quiet peers: {percent:.2} % of a processor");
+            most_quiet = f64::max(most_quiet, percent);
             println!("a packet of {SIZE} bytes {way}, in bursts of {BURST} (medians of {ROUNDS}):");
             say("of the only peer", &alone, &quiet_one, &alone, &quiet_one);
-            say(&format!("of one of {PEERS}"), &of_many, &quiet, &alone, &quiet_one);
+            let of_one = say(&format!("of one of {PEERS}"), &of_many, &quiet, &alone, &quiet_one);
             say(&format!("of one of {PEERS}, {PEERS} flows"), &all_flows, &quiet, &alone, &quiet_one);
             let times = say(&format!("of all {PEERS} in turn"), &all, &quiet, &alone_then, &quiet_one);
-            worst = f64::max(worst, times);
+            worst = f64::max(worst, times).max(of_one);
             // For some seconds after they have sent they are not quiet.
             pause(QUIET);
         }
-        worst
+        (worst, most_quiet)
     });
     let [memory_one, memory_many] = hubs.each_ref().map(|hub| memory(hub.pid));
     let each = memory_many.saturating_sub(memory_one) as f64 / PEERS as f64;
@@ -369,4 +375,5 @@ fn a_hub_bears_two_hundred_peers() {
     assert!(each < 1e6, "{each} bytes a peer");
     assert!(status.as_millis().max(metrics.as_millis()) < 2000);
     assert!(worst < 5.0, "linear work for each packet?");
+    assert!(most_quiet < MOST_QUIET, "{PEERS} quiet peers take {most_quiet:.2} % of a processor");
 }
