@@ -1,4 +1,4 @@
-//! `struct ifreq`: an interface's name and flags, as ioctls take them.
+//! `struct ifreq`: an interface's name, index and flags, as ioctls take them.
 
 use std::io;
 
@@ -15,6 +15,21 @@ pub(crate) fn with_flags(name: &str, flags: libc::c_int) -> io::Result<libc::ifr
     }
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     Ok(request)
+}
+
+/// A request that names an interface by its index.
+pub(crate) fn at(index: u32) -> libc::ifreq {
+    // SAFETY: all zero is a valid `ifreq`: it is made of integers, arrays of them and nullable pointers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = index.cast_signed();
+    request
+}
+
+/// Whether a request has this flag of an interface, once the kernel has written those into it.
+pub(crate) fn has_flag(request: &libc::ifreq, flag: libc::c_int) -> bool {
+    // SAFETY: any bytes are integers, and all bytes of a request are initialized.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    libc::c_int::from(flags) & flag != 0
 }
 
 /// The name in a request that the kernel has answered.

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 
 use crate::explained;
+use crate::interface_request;
 use crate::netlink::{Message, Reply, address, attribute, attributes, replies};
 
 /// `struct ifinfomsg`, in bytes.
@@ -179,6 +180,22 @@ impl Net {
     pub fn link_at(&mut self, index: u32) -> io::Result<Link> {
         let request = Message::new(libc::RTM_GETLINK).fixed(&link_header(index));
         self.ask_link(request, &format!("find interface {index}"))
+    }
+
+    /// Whether the interface with this index is as [`Link::point_to_point`] says. Unlike a link, that is told without the kernel's lock of
+    /// interfaces (RTNL), which whoever changes them may hold for seconds. Fails where there is none.
+    pub fn is_point_to_point(&self, index: u32) -> io::Result<bool> {
+        let mut request = interface_request::at(index);
+        // The second takes the name that the first one gives.
+        for question in [libc::SIOCGIFNAME, libc::SIOCGIFFLAGS] {
+            // SAFETY: both read and write one `ifreq`, which outlives the call; the descriptor is open.
+            let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), question, &raw mut request) };
+            if result < 0 {
+                let error = io::Error::last_os_error();
+                return Err(explained(error, format_args!("cannot find interface {index}")));
+            }
+        }
+        Ok(interface_request::has_flag(&request, libc::IFF_POINTOPOINT))
     }
 
     fn ask_link(&mut self, request: Message, doing: &str) -> io::Result<Link> {

@@ -67,6 +67,22 @@ fn a_veth_takes_tags_off_and_loopback_does_not() {
 }
 
 #[test]
+fn whether_an_interface_has_one_other_end_is_told_by_its_index() {
+    if skipped("whether_an_interface_has_one_other_end_is_told_by_its_index") {
+        return;
+    }
+    in_namespace(|| {
+        let (tun, mut net) = (tun(LEFT), Net::open().unwrap());
+        let index = net.link(tun.name()).unwrap().index;
+        for (index, expected) in [(index, true), (1, false)] {
+            assert_eq!(net.is_point_to_point(index).unwrap(), expected);
+            assert_eq!(net.link_at(index).unwrap().point_to_point, expected);
+        }
+        assert!(net.is_point_to_point(index + 1000).is_err());
+    });
+}
+
+#[test]
 fn what_one_end_of_a_veth_sends_the_other_receives() {
     if skipped("what_one_end_of_a_veth_sends_the_other_receives") {
         return;

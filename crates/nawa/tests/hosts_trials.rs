@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::path::Path;
 use std::time::Duration;
 
+use common::rtnl::{self, Rtnl};
 use common::traffic::{Pings, stream};
 use common::uplinks::{FAMILIES, Uplinks, limit, nft, path_to, shell, wait_for_path};
-use common::{Daemon, Namespace, eventually, namespaces_or_skip, succeed};
+use common::{Daemon, Namespace, eventually, namespaces_or_skip, skip, succeed};
 use device::monotonic;
 use rustix::process::Signal;
 
@@ -154,6 +156,64 @@ fn stands_still(office: &str) {
     let longest = pings.end().longest;
     println!("{office}: {longest:.2?} without an answer");
     assert!(longest < GAP, "{office}: {longest:?} without an answer");
+}
+
+/// Where the van's packets come from after a while, and where answers to it lead, for the office.
+const MOVED: [&str; 2] = ["198.51.100.50", "2001:db8:50::50"];
+
+/// Whoever changes interfaces may hold the kernel's lock of them (RTNL) for seconds. Meanwhile the van comes from an address that the
+/// office has not seen, and its file is read again.
+#[test]
+fn data_does_not_wait_for_the_kernels_lock_of_interfaces() {
+    let name = "data_does_not_wait_for_the_kernels_lock_of_interfaces";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let Some(holder) = rtnl::compile(folder.path()) else { return skip(name, "needs cc") };
+    // Answers leave by the interface that was hit, or no route leads back by it and they leave by another one.
+    for office in FAMILIES.into_iter().chain(["198.18.0.7", "[2001:db8:18::7]"]) {
+        locked(&holder, office);
+    }
+}
+
+fn locked(holder: &Path, office: &str) {
+    let net = Uplinks::new();
+    net.lead_out();
+    Namespace::connect((&net.core, "eth1", "198.18.0.1/24"), (&net.office, "eth1", "198.18.0.7/24"));
+    net.core.ip("address add 2001:db8:18::1/64 dev eth1 nodad");
+    net.office.ip("address add 2001:db8:18::7/64 dev eth1 nodad");
+    let paths = path_to(office, "l1", "local = 'wan1'");
+    let [_office, van] = net.start("", OFFICE, &paths);
+    net.wait_up(&["l1"]);
+    let [v4, v6] = MOVED;
+    stream(&net.van, &net.office, |progress| {
+        progress();
+        van.signal(Signal::STOP);
+        nft(
+            &net.core,
+            &format!(
+                "table inet moved {{ chain out {{ type filter hook postrouting priority 100;\n\
+                 oifname \"eth*\" ip saddr 10.0.1.2 ip saddr set {v4}\n\
+                 oifname \"eth*\" ip6 saddr fd01::2 ip6 saddr set {v6}\n}}\n\
+                 chain back {{ type filter hook prerouting priority -300;\n\
+                 ip daddr {v4} ip daddr set 10.0.1.2\nip6 daddr {v6} ip6 daddr set fd01::2\n}}\n}}"
+            ),
+        );
+        net.van_file("", OFFICE, &(paths.clone() + &path_to(office, "l2", "local = 'wan2'")));
+        let rtnl = Rtnl::hold(holder, &net.core);
+        van.signal(Signal::CONT);
+        van.signal(Signal::HUP);
+        for _ in 0..5 {
+            progress();
+        }
+        assert!(rtnl.release(), "{office}: the lock was not held, which shows nothing");
+    });
+    let moved = |path: &serde_json::Value| {
+        let remote = path["remote"].as_str().unwrap_or_default();
+        MOVED.iter().any(|address| remote.trim_start_matches('[').starts_with(address))
+    };
+    wait_for_path(&net.office, "l1", "seen at its new address", moved);
+    // What did wait goes on.
+    net.wait_up(&["l1", "l2"]);
 }
 
 /// What befalls the second uplink, and what makes it well again, each a line of shell in the van or (`core:`) in the core.

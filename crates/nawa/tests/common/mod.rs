@@ -6,6 +6,7 @@ pub mod flood;
 pub mod guest;
 pub mod hub;
 pub mod hwsim;
+pub mod rtnl;
 pub mod traffic;
 pub mod uplinks;
 

@@ -44,11 +44,12 @@ impl ReturnRoutes {
         let (net, mark, destination) = (&mut self.net, self.mark, to.remote.ip());
         let query = Query { destination, mark, source: Some(source), interface: Some(interface) };
         let ask = || {
-            // A question about a link waits for whoever changes links at present, and this is the data thread.
             if net.has_route(&query) {
                 return LocalAddress { ip: Some(source), interface: Some(interface), socket: 0 };
             }
-            let way = net.link_at(interface).ok().and_then(|link| leaves_by(net, &link, &query));
+            // A question about a link would wait for whoever changes links at present, and this is the data thread.
+            let straight = net.is_point_to_point(interface).ok();
+            let way = straight.and_then(|straight| leaves_by(net, interface, straight, &query));
             way.unwrap_or(LocalAddress { ip: Some(source), ..LocalAddress::default() })
         };
         let socket = to.local.socket;

@@ -93,13 +93,14 @@ impl Host<'_> {
         let link = self.net.link(name).map_err(|_| Why::NoInterface(name.to_owned()))?;
         let query = &Query { interface: Some(link.index), ..*query };
         self.check(&link, query)?;
-        if let Some(way) = leaves_by(self.net, &link, query) {
+        let (index, straight) = (link.index, link.point_to_point);
+        if let Some(way) = leaves_by(self.net, index, straight, query) {
             return Ok(way);
         }
         // Perhaps a rule knows packets from its addresses.
         let mut sources = device::addresses(&link.name).unwrap_or_default();
         sources.retain(|ip| ip.is_ipv4() == query.destination.is_ipv4());
-        let way = |ip| leaves_by(self.net, &link, &Query { source: Some(ip), ..*query });
+        let way = |ip| leaves_by(self.net, index, straight, &Query { source: Some(ip), ..*query });
         let by = format!(" by {name}");
         sources.into_iter().find_map(way).ok_or(Why::NoRoute { by, to: query.destination })
     }
@@ -126,7 +127,8 @@ impl Host<'_> {
         }
         let by = format!(" by {} from {ip}", link.name);
         let query = Query { interface: Some(link.index), ..*query };
-        leaves_by(self.net, link, &query).ok_or_else(|| self.why_not(ip, link, by, &query))
+        let way = leaves_by(self.net, link.index, link.point_to_point, &query);
+        way.ok_or_else(|| self.why_not(ip, link, by, &query))
     }
 
     /// There is no route by that interface, or IPv6 takes another of its addresses by it.
@@ -150,10 +152,11 @@ impl Host<'_> {
     }
 }
 
-/// How packets leave by this interface, from this source if one is given; `None` if no route leads there by it.
-pub fn leaves_by(net: &mut Net, link: &Link, query: &Query) -> Option<LocalAddress> {
-    let way = |ip| LocalAddress { ip, interface: Some(link.index), socket: 0 };
-    if link.point_to_point || net.has_route(query) {
+/// How packets leave by this interface, from this source if one is given; `None` if no route leads there by it. One that is
+/// `point_to_point` takes all.
+pub fn leaves_by(net: &mut Net, interface: u32, point_to_point: bool, query: &Query) -> Option<LocalAddress> {
+    let way = |ip| LocalAddress { ip, interface: Some(interface), socket: 0 };
+    if point_to_point || net.has_route(query) {
         return Some(way(query.source));
     }
     // IPv6 keeps to an interface only where the source is left to it; of its own addresses it takes what it would anyway.
