@@ -1,6 +1,6 @@
 //! A hub, which is `nawa run`, and many peers, which are the tunnel's core with addresses of their own.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use device::poller::boottime;
@@ -16,6 +16,12 @@ pub const HUB: ([u8; 4], u16) = ([10, 5, 0, 1], 51900);
 /// Where a peer is.
 pub fn place(peer: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 5, 1 + (peer / 250) as u8, 1 + (peer % 250) as u8)
+}
+
+/// Where both are by IPv6, in a test that gives them these addresses.
+pub const HUB_V6: (Ipv6Addr, u16) = (Ipv6Addr::new(0xfd05, 0, 0, 0, 0, 0, 0, 1), 51900);
+pub fn place_v6(peer: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd05, 0, 0, 0, 0, 0, 1, 1 + peer as u16)
 }
 
 /// Its address in the tunnel.
@@ -63,11 +69,16 @@ impl Net {
 
     /// The core of a peer.
     pub fn end(&self, at: usize) -> Endpoint {
+        self.end_to(at, HUB.into())
+    }
+
+    /// The same, which looks for the hub there.
+    pub fn end_to(&self, at: usize, place: SocketAddr) -> Endpoint {
         let hub = self.node.public_key.parse().expect("the hub's key");
         let path = PathConfig {
             name: "path".into(),
             local: Local::Any,
-            remote: SocketAddr::from(HUB).into(),
+            remote: place.into(),
             via: None,
             backup: false,
             receive: true,
