@@ -9,9 +9,11 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Datagram, Net, record, stranger};
+use tunnel::endpoint::Arrival;
 use tunnel::handshake::cookie::CookieJar;
 use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue, Responder};
 use tunnel::path::registration::SessionPayload;
+use tunnel::wire::address::LocalAddress;
 use tunnel::{Host, PresharedKey, PrivateKey, PublicKey, Via};
 
 const MS: Duration = Duration::from_millis(1);
@@ -446,6 +448,30 @@ fn a_relays_challenge_gets_one_echo_of_its_size_and_nothing_else() {
     assert!(net.strays.iter().all(|s| s.bytes.len() == challenge.len()));
     assert_eq!(net.strays[100].to, stranger(2), "others do not wait for that one");
     assert_eq!(net.strays.len(), 500, "nor are there more for all together");
+}
+
+/// All arrive with the handshake, before anything is sent, and from more hosts than have to share what is for all.
+#[test]
+fn relays_challenges_keep_no_handshake_from_its_answer() {
+    let (mut net, _) = established();
+    let log = record(&mut net, |d| d.from == 1);
+    net.restart(0, 99);
+    net.pass(100 * MS);
+    let asks = |d: &&Datagram| d.from == 0 && d.kind() == INITIATION;
+    let asked = log.borrow().iter().find(asks).expect("an initiation").clone();
+    let local = LocalAddress { ip: Some(net.server.ip()), ..LocalAddress::default() };
+    let (now, from, end) = (net.now, net.seen_at[asked.wire], &mut net.ends[1]);
+    let mut arrive = |remote, mut bytes: Vec<u8>| {
+        end.handle_datagram(now, &Arrival { remote, local, tos: 0 }, &mut bytes);
+    };
+    for n in 0..1000 {
+        arrive(stranger(n), [&[0x1a, 0, 0, 0][..], &[7; 24]].concat());
+    }
+    arrive(from, asked.bytes);
+    log.borrow_mut().clear();
+    net.turn(1);
+    assert!(log.borrow().iter().any(|d| d.kind() == RESPONSE), "no answer");
+    assert!((1..100).contains(&net.strays.len()), "{} echoes", net.strays.len());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::answers::Ask;
+use super::limits::Room;
 use super::{Done, Endpoint, Work};
 use crate::handshake::cookie::CookieJar;
 use crate::handshake::noise::{self, Responder};
@@ -11,8 +12,6 @@ use crate::handshake::sessions::Answer;
 use crate::path::registration::Registration;
 use crate::wire::address::Address;
 
-/// Messages without a peer that wait to be sent: cookie replies, relay echoes.
-const MAX_REPLIES: usize = 256;
 /// A line about strangers, at most this often.
 const WORDS_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -135,7 +134,7 @@ impl Endpoint {
 
     fn send_response(&mut self, now: Duration, peer: usize, to: Address, mut response: Vec<u8>) {
         CookieJar::new(&self.peers[peer].config.public_key).stamp(now, &mut response);
-        self.reply(to, response);
+        self.reply(to, response, Room::Response);
     }
 
     /// Under load, who cannot show that it receives at its address gets a cookie and nothing else, and who can may do a
@@ -157,7 +156,7 @@ impl Endpoint {
             self.counters.limited_handshakes += 1;
         } else if let Some(reply) = self.checker.reply(now, from.remote, message) {
             self.counters.cookies_sent += 1;
-            self.reply(*from, reply.to_vec());
+            self.reply(*from, reply.to_vec(), Room::Cookie);
         }
         false
     }
@@ -206,8 +205,8 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn reply(&mut self, to: Address, message: Vec<u8>) {
-        if self.replies.len() < MAX_REPLIES {
+    pub(super) fn reply(&mut self, to: Address, message: Vec<u8>, room: Room) {
+        if self.replies.len() < room as usize {
             self.replies.push_back((to, message));
         }
     }
