@@ -32,6 +32,8 @@ const IPV4: u8 = 0x45;
 pub struct Wire {
     pub there: Link,
     pub back: Link,
+    /// What has a DSCP goes by these, there and back, past all that waits at the others.
+    pub ahead: Option<[Link; 2]>,
 }
 
 /// Two endpoints, 0 (lists the paths) and 1, and what lies between.
@@ -198,6 +200,7 @@ impl Net {
         let wire = |(i, (there, back)): (usize, (LinkConfig, LinkConfig))| Wire {
             there: Link::new(there, options.seed.wrapping_mul(1000) + 2 * i as u64),
             back: Link::new(back, options.seed.wrapping_mul(1000) + 2 * i as u64 + 1),
+            ahead: None,
         };
         let mut net = Net {
             now: Duration::from_secs(1),
@@ -304,14 +307,21 @@ impl Net {
     pub fn replace(&mut self, wire: usize, there: &LinkConfig, back: &LinkConfig) {
         let seed = self.now.as_nanos() as u64 + wire as u64;
         let [there, back] = [there, back].map(|link| Link::new(link.clone(), seed));
-        self.wires[wire] = Wire { there, back };
+        self.wires[wire] = Wire { there, back, ahead: None };
+    }
+
+    /// From now on wire `wire`, whose links are these, has a queue each way that goes first, for what has a DSCP: little of it, for it takes
+    /// nothing of what the links carry.
+    pub fn prioritize(&mut self, wire: usize, there: &LinkConfig, back: &LinkConfig) {
+        self.wires[wire].ahead = Some([there, back].map(|link| Link::new(link.clone(), wire as u64)));
     }
 
     /// Cuts a path, or mends it.
     pub fn set_up(&mut self, wire: usize, up: bool) {
         let now = self.now;
-        self.wires[wire].there.set_up(now, up);
-        self.wires[wire].back.set_up(now, up);
+        let Wire { there, back, ahead } = &mut self.wires[wire];
+        let links = [there, back].into_iter().chain(ahead.iter_mut().flatten());
+        links.for_each(|link| link.set_up(now, up));
     }
 
     /// An inner packet into the TUN of `end`, `size` bytes long, that carries `number`.
@@ -382,8 +392,14 @@ impl Net {
 
     /// An IP packet of others, or a frame of the tunnel's, leaves at the side of `end` over wire `wire`.
     pub fn send_beside(&mut self, end: usize, wire: usize, frame: Vec<u8>) {
-        let wire = &mut self.wires[wire];
-        let link = if end == 0 { &mut wire.there } else { &mut wire.back };
+        let Wire { there, back, ahead } = &mut self.wires[wire];
+        // Where IPv4 and the tunnel's frames have their traffic class.
+        let marked = frame[1] & 0xfc != 0;
+        let link = match ahead {
+            Some(ahead) if marked => &mut ahead[end],
+            _ if end == 0 => there,
+            _ => back,
+        };
         link.send(self.now, frame);
     }
 
@@ -396,7 +412,9 @@ impl Net {
     pub fn next(&self) -> Duration {
         let timer = |end: usize| Some(self.clocks[end].when(self.ends[end].poll_timeout(self.clock(end))?));
         let timers = (0..2).filter_map(timer);
-        let links = self.wires.iter().flat_map(|w| [w.there.poll_timeout(), w.back.poll_timeout()]).flatten();
+        let wires = self.wires.iter();
+        let links = wires.flat_map(|w| [&w.there, &w.back].into_iter().chain(w.ahead.iter().flatten()));
+        let links = links.filter_map(Link::poll_timeout);
         timers.chain(links).min().unwrap_or(Duration::MAX)
     }
 
@@ -412,9 +430,10 @@ impl Net {
     }
 
     fn poll_wire(&mut self, wire: usize, end: usize) -> Option<Vec<u8>> {
-        let wire = &mut self.wires[wire];
-        let link = if end == 0 { &mut wire.back } else { &mut wire.there };
-        link.poll(self.now).map(|(_, frame)| frame)
+        let (now, Wire { there, back, ahead }) = (self.now, &mut self.wires[wire]);
+        let link = if end == 0 { back } else { there };
+        let first = ahead.as_mut().and_then(|ahead| ahead[1 - end].poll(now));
+        first.or_else(|| link.poll(now)).map(|(_, frame)| frame)
     }
 
     fn deliver_frame(&mut self, wire: usize, end: usize, mut frame: Vec<u8>) {
