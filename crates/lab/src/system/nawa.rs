@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use super::clocks::{Clocks, End};
+use super::clocks::{Clock, Clocks};
 use super::ready::{Identity, Means, Ready, START_LIMIT};
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
@@ -23,18 +23,17 @@ pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Resu
     let relays = (1..=hosts.len()).map(|index| identity(format!("r{index}")));
     let relays = relays.collect::<Result<Vec<_>>>()?;
 
-    let end = |end, host: &Namespace, identity: &Identity, text: String| {
-        let launcher = setup.clocks.launcher(end, means.folder)?;
-        run(means, host, &launcher, &identity.name, &text)
+    let end = |clock: Clock, host: &Namespace, identity: &Identity, text: String| {
+        run(means, host, &clock.launcher(means.folder)?, &identity.name, &text)
     };
     let text = end_file(setup, [(&server, "10.77.0.2"), (&client, "10.77.0.1")]);
-    let far = end(End::Server, &network.server, &server, text)?;
+    let far = end(setup.clocks.server, &network.server, &server, text)?;
     let relay = |(host, relay): (&Namespace, &Identity)| {
         run(means, host, &[], &relay.name, &relay_file(relay, &client))
     };
     let between = hosts.iter().zip(&relays).map(relay).collect::<Result<Vec<_>>>()?;
     let text = client_file(setup, network, &client, &server, &relays);
-    let near = end(End::Client, &network.client, &client, text)?;
+    let near = end(setup.clocks.client, &network.client, &client, text)?;
 
     let mut ready = Ready { relays: between, ..Ready::tunnel(INNER_SERVER, vec![far, near]) };
     let answer = await_paths(network, means);
@@ -164,7 +163,7 @@ impl NawaSetup {
     /// What Nawa does when nothing is configured, through relays.
     pub const AUTO: NawaSetup = NawaSetup {
         scheduler: "auto",
-        clocks: Clocks::Same,
+        clocks: Clocks::SAME,
         one_path_back: false,
         relayed: true,
         resend: true,
