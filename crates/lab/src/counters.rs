@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::experiment::Fields;
 use crate::network::Network;
 use crate::program;
@@ -58,16 +58,11 @@ impl Counters {
 /// inner packets, of their copies and of datagrams.
 pub(crate) fn of_recovery(network: &Network, nawa: &Path) -> Result<Counters> {
     let mut counters = Counters::default();
-    let tcp = network.server.run(|| {
-        let file = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-        Ok::<_, std::io::Error>(file("netstat")? + &file("snmp")?)
-    })?;
-    let tcp = tcp.doing(|| "read TCP's counters".into())?;
-    for (own, group, name) in
-        [("rto_expiries", "TcpExt", "TCPTimeouts"), ("retransmitted_segments", "Tcp", "RetransSegs")]
-    {
-        let missing = || Error::program("the kernel", format!("it does not count {group}{name}"));
-        counters.add(own, counter(&tcp, group, name).ok_or_else(missing)?);
+    let said = program::output(&network.server, "nstat", &["-aszj", "TcpExtTCPTimeouts", "TcpRetransSegs"])?;
+    let tcp = program::read_json("nstat", &said)?;
+    for (own, name) in [("rto_expiries", "TcpExtTCPTimeouts"), ("retransmitted_segments", "TcpRetransSegs")] {
+        let missing = || Error::program("nstat", format!("it does not count {name}"));
+        counters.add(own, tcp["kernel"][name].as_f64().ok_or_else(missing)?);
     }
     for host in [&network.client, &network.server] {
         counters.add_peer(&program::status(host, nawa)?["tunnel"]["peers"][0])?;
@@ -84,25 +79,9 @@ pub(crate) fn recovery_metrics(counted: &Counters, bytes: u64) -> Fields<f64> {
     metrics
 }
 
-/// A counter of a file whose lines come in pairs, names and values, each behind the group's name and a colon.
-fn counter(text: &str, group: &str, name: &str) -> Option<f64> {
-    let mut lines = text.lines().filter_map(|line| line.split_once(": ")).filter(|(of, _)| *of == group);
-    let at = lines.next()?.1.split(' ').position(|known| known == name)?;
-    lines.next()?.1.split(' ').nth(at)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counters_are_found_by_their_names() {
-        let text = "TcpExt: A B\nTcpExt: 1 2\nTcp: A RetransSegs\nTcp: -1 4\n";
-        assert_eq!(counter(text, "Tcp", "RetransSegs"), Some(4.0));
-        assert_eq!(counter(text, "TcpExt", "B"), Some(2.0));
-        assert_eq!(counter(text, "TcpExt", "C"), None);
-        assert_eq!(counter("Tcp: A\n", "Tcp", "A"), None);
-    }
 
     #[test]
     fn what_a_status_lacks_is_an_error() {
