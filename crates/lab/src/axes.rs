@@ -119,7 +119,8 @@ impl Experiment {
         let (key, values) = word.split_once('=').unwrap_or((word, ""));
         let known = |value: &str| self.cases.iter().any(|case| has(case, key, value));
         if let Some(unknown) = values.split(',').find(|value| !known(value)) {
-            return Err(Error::NoCase { word: word.into(), reason: self.possible(key, unknown) });
+            let reason = self.possible(key, unknown);
+            return Err(Error::BadInput(format!("no case is left by `{word}`: {reason}")));
         }
         self.cases.retain(|case| values.split(',').any(|value| has(case, key, value)));
         Ok(())

@@ -31,12 +31,13 @@ pub fn list() -> Vec<(&'static str, &'static str)> {
 /// The experiment `name` as `options` want it.
 pub fn find(name: &str, options: &RunOptions) -> Result<Experiment> {
     let found = STRANDS.iter().copied().flatten().find(|entry| entry.name == name);
-    let entry = found.ok_or_else(|| Error::UnknownExperiment(name.into()))?;
+    let unknown = || Error::BadInput(format!("no experiment is called `{name}`: `nawa lab list` names them"));
+    let entry = found.ok_or_else(unknown)?;
     let experiment = (entry.make)(options)?;
     let is_given =
         |case: &Case| options.links.iter().any(|links| case.field("case").is_some_and(|own| own == links));
     if !options.links.is_empty() && !experiment.cases.iter().any(is_given) {
-        return Err(Error::OwnLinks(name.into()));
+        return Err(Error::BadInput(format!("`{name}` has links of its own: --links is for `bond`")));
     }
     Ok(Experiment { name: entry.name, ..experiment })
 }

@@ -47,7 +47,10 @@ pub fn picture(folder: &Path, file: &Path) -> Result<()> {
     for (figure, x) in paper.figures()?.iter().zip([0.0, chart::WIDTH + 20.0]) {
         let series = drawn(figure, &results);
         if series.is_empty() {
-            return Err(Error::NotMeasured(figure.experiment));
+            return Err(Error::BadInput(format!(
+                "the folder holds no course of `{0}`: `nawa lab run {0} --json FILE` measures it",
+                figure.experiment
+            )));
         }
         let unit = figure.metric.rsplit('_').next().unwrap_or_default();
         let title = format!("{}, {}", figure.title, unit.replace("mbps", "Mbit/s"));
@@ -62,8 +65,8 @@ pub fn show(run: &Path, file: &Path) -> Result<()> {
     let text = std::fs::read_to_string(run).doing(|| format!("read {}", run.display()))?;
     let mut body = String::new();
     for name in ["queue_packets", "cwnd_packets", "rtt_ms", "mbps"] {
-        let reason = format!("it is not a series of the lab: the first line has to begin with {FIRST}");
-        let none = || Error::BadTrace { path: run.into(), reason };
+        let reason = "it is not a series of the lab: the first line has to begin with";
+        let none = || Error::BadInput(format!("{}: {reason} {FIRST}", run.display()));
         let flows = data::flows(&text, name).ok_or_else(none)?;
         if flows.is_empty() {
             continue;

@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_said() {
         let mut report = report_of("demo");
-        report.fail(0, &Error::NotRoot);
+        report.fail(0, &Error::NoSctp);
         assert!(report.is_empty());
         assert!(report.json()["notes"][0].as_str().unwrap().starts_with("cubic: not measured: "));
     }

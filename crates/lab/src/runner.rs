@@ -30,7 +30,9 @@ pub fn run(name: &str, options: &RunOptions) -> Result<()> {
     if let Some(rival) = &options.rival
         && experiment.add_rival(rival) == 0
     {
-        return Err(Error::NoRival(name.into()));
+        return Err(Error::BadInput(format!(
+            "`{name}` has no case that a rival could do: only those whose `system` is `nawa`, unless that is configured, have one"
+        )));
     }
     run_experiment(&arranged(experiment, options)?, options)
 }
@@ -157,12 +159,22 @@ impl<'a> Results<'a> {
 /// Fails, in one sentence, where the lab cannot work at all.
 pub(crate) fn check_host() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        return Err(Error::NotRoot);
+        return Err(Error::Unusable(
+            "the lab makes network namespaces and needs root: run it with sudo".into(),
+        ));
     }
     let tun = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
-    tun.map(drop).map_err(Error::NoTun)?;
+    tun.map_err(|error| {
+        Error::Unusable(format!(
+            "the lab's links need /dev/net/tun, which cannot be opened ({error}): load the module `tun` or pass the device in"
+        ))
+    })?;
     // Root of a container may lack what that takes, in more ways than can be listed.
-    Namespace::create("check").map(drop).map_err(|error| Error::NoNamespace(error.into()))
+    Namespace::create("check").map(drop).map_err(|error| {
+        Error::Unusable(format!(
+            "the lab cannot make a network namespace here ({error}): run it on the host, not in a container"
+        ))
+    })
 }
 
 pub(crate) fn programs(experiment: &Experiment) -> Vec<&'static str> {
@@ -300,7 +312,10 @@ fn is_there(file: &Path, run: &str) -> Result<bool> {
     let Ok(text) = std::fs::read(file) else { return Ok(false) };
     let result: Value = serde_json::from_slice(&text).unwrap_or_default();
     if result["conditions"]["run"] != run {
-        return Err(Error::OtherRun(file.into()));
+        return Err(Error::BadInput(format!(
+            "{} is the result of another program, seed, size or selection: give another folder, or remove that file",
+            file.display()
+        )));
     }
     Ok(result["results"].as_array().is_some_and(|results| !results.is_empty()))
 }

@@ -58,6 +58,6 @@ fn load(path: &Path) -> Result<Capacity> {
         true => Trace::from_seconds_mbps(&text),
         false => Trace::from_mahimahi(&text),
     };
-    let trace = trace.map_err(|error| Error::BadTrace { path: path.into(), reason: error.to_string() })?;
+    let trace = trace.map_err(|error| Error::BadInput(format!("{}: {error}", path.display())))?;
     Ok(Capacity::Trace(Arc::new(trace)))
 }

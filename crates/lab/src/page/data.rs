@@ -56,7 +56,11 @@ impl Results {
             Some(file)
         };
         let files: Vec<File> = paths.iter().filter_map(file).collect();
-        if files.is_empty() { Err(Error::NoResults(folder.into())) } else { Ok(Self { files }) }
+        if files.is_empty() {
+            let (folder, make) = (folder.display(), "`nawa lab run all --out DIR` makes some");
+            return Err(Error::BadInput(format!("the folder {folder} holds no results: {make}")));
+        }
+        Ok(Self { files })
     }
 
     /// The measured cases of an experiment that are as `only` says, of all its files.

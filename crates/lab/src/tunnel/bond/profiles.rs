@@ -25,7 +25,8 @@ pub(super) fn links(case: &str, traces: Option<&Path>) -> Result<Result<Vec<Path
     }
     let written = BONDS.iter().find(|(name, _)| *name == case).map_or(case, |(_, links)| links);
     let path = |(number, (down, up))| PathSpec { name: format!("link{number}"), up, down };
-    Ok(Ok((1..).zip(notation::links(written).map_err(Error::BadLinks)?).map(path).collect()))
+    let links = notation::links(written).map_err(|error| Error::BadInput(error.to_string()))?;
+    Ok(Ok((1..).zip(links).map(path).collect()))
 }
 
 /// One way, of a recorded link.
