@@ -17,6 +17,7 @@ use crate::clock;
 use crate::command::end;
 use crate::datagram::{ETHERNET, HEADERS, packet};
 use crate::error::{Doing, Error, Result};
+use crate::experiment::Fields;
 use crate::namespace::{Namespace, interface_index};
 
 const OBJECT: &[u8] = bpf::object!("attack.bpf.o");
@@ -73,64 +74,49 @@ pub struct Progress {
     pub sent: AtomicU64,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Flooded {
-    /// Datagrams sent per second.
-    pub per_second: f64,
-    /// Processor time of the attacker for each, in µs: sending, and what the victim's kernel does in the same context.
-    pub attacker_us: f64,
+/// An attacker's host, joined to the victim's by a cable. Whatever the victim sends to addresses it does not know goes to the
+/// attacker, as to the Internet.
+pub fn join(victim: &Namespace) -> Result<Namespace> {
+    let host = Namespace::create("x")?;
+    host.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", victim.name())])?;
+    let [own, other] = [1, 2].map(|end| Ipv4Addr::new(10, 250, 0, end));
+    for (namespace, own, other) in [(&host, own, other), (victim, other, own)] {
+        namespace.sysctl(&format!("ipv6/conf/{INTERFACE}/disable_ipv6"), "1")?;
+        namespace.ip(&end(INTERFACE, own, other))?;
+        namespace.ip(&[format!("route add default via {other}")])?;
+    }
+    Ok(host)
 }
 
-/// An attacker's host, joined to the victim's by a cable.
-#[derive(Debug)]
-pub struct Attacker {
-    host: Namespace,
-}
-
-impl Attacker {
-    /// Makes the host. Whatever the victim sends to addresses it does not know goes to the attacker, as to the
-    /// Internet.
-    pub fn join(victim: &Namespace) -> Result<Self> {
-        let host = Namespace::create("x")?;
-        host.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", victim.name())])?;
-        let [own, other] = [1, 2].map(|end| Ipv4Addr::new(10, 250, 0, end));
-        for (namespace, own, other) in [(&host, own, other), (victim, other, own)] {
-            namespace.sysctl(&format!("ipv6/conf/{INTERFACE}/disable_ipv6"), "1")?;
-            namespace.ip(&end(INTERFACE, own, other))?;
-            namespace.ip(&[format!("route add default via {other}")])?;
-        }
-        Ok(Self { host })
+/// Floods `victim` from `host` until it is told to stop. Processor time is the attacker's for each datagram: sending, and what the
+/// victim's kernel does in the same context.
+pub fn run(host: &Namespace, flood: Flood, victim: &Victim, progress: &Progress) -> Result<Fields<f64>> {
+    let loaded = load(&packets(flood, victim)?)?;
+    let (socket, _hook) = host.run(|| {
+        let index = interface_index(INTERFACE)?;
+        let socket = PacketSocket::open(index, None).doing(|| "open a packet socket".into())?;
+        Ok::<_, Error>((socket, loaded.attach_to_hook("multiply", index, Direction::Egress)?))
+    })??;
+    let (start, cpu) = (clock::now(), clock::thread_cpu());
+    let Progress { stop, sent } = progress;
+    while !stop.load(Ordering::Relaxed) {
+        let done = sent.load(Ordering::Relaxed);
+        let due = (start.elapsed().as_secs_f64() * f64::from(RATE)) as u64;
+        // What could not be sent in time is not made up for.
+        let count = (due - done.min(due)).min(u64::from(RATE) / 100);
+        // A full queue of the kernel's passes.
+        let _ = socket.send(&seed(count as u16));
+        sent.store(done + count, Ordering::Relaxed);
+        std::thread::park_timeout(TICK);
     }
-
-    /// Floods `victim` until it is told to stop.
-    pub fn run(&self, flood: Flood, victim: &Victim, progress: &Progress) -> Result<Flooded> {
-        let loaded = load(&packets(flood, victim)?)?;
-        let (socket, _hook) = self.host.run(|| {
-            let index = interface_index(INTERFACE)?;
-            let socket = PacketSocket::open(index, None).doing(|| "open a packet socket".into())?;
-            Ok::<_, Error>((socket, loaded.attach_to_hook("multiply", index, Direction::Egress)?))
-        })??;
-        let (start, cpu) = (clock::now(), clock::thread_cpu());
-        let Progress { stop, sent } = progress;
-        while !stop.load(Ordering::Relaxed) {
-            let done = sent.load(Ordering::Relaxed);
-            let due = (start.elapsed().as_secs_f64() * f64::from(RATE)) as u64;
-            // What could not be sent in time is not made up for.
-            let count = (due - done.min(due)).min(u64::from(RATE) / 100);
-            // A full queue of the kernel's passes.
-            let _ = socket.send(&seed(count as u16));
-            sent.store(done + count, Ordering::Relaxed);
-            std::thread::park_timeout(TICK);
-        }
-        let cpu = clock::thread_cpu() - cpu;
-        let state = loaded.lookup(".bss.state", 0)?.unwrap_or_default();
-        let sent = state.get(STATE_SENT..).and_then(|bytes| bytes.first_chunk()).copied();
-        let sent = sent.map_or(0, u64::from_ne_bytes) as f64;
-        Ok(Flooded {
-            per_second: sent / start.elapsed().as_secs_f64(),
-            attacker_us: cpu.as_secs_f64() * 1e6 / sent.max(1.0),
-        })
-    }
+    let cpu = clock::thread_cpu() - cpu;
+    let state = loaded.lookup(".bss.state", 0)?.unwrap_or_default();
+    let sent = state.get(STATE_SENT..).and_then(|bytes| bytes.first_chunk()).copied();
+    let sent = sent.map_or(0, u64::from_ne_bytes) as f64;
+    Ok(vec![
+        ("attack_pps", sent / start.elapsed().as_secs_f64()),
+        ("attacker_us", cpu.as_secs_f64() * 1e6 / sent.max(1.0)),
+    ])
 }
 
 /// The program with its list of packets of IPv4.

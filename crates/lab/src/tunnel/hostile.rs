@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::attack::{Attacker, Flood, Progress, Victim};
+use super::attack::{self, Flood, Progress, Victim};
 use crate::axes::{FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -116,11 +116,11 @@ fn under(
     let victim = victim(relay, bench.network, means)?;
     let gone = || Error::program("nawa", "nothing runs where the attack goes");
     let process = ready.attacked(relay).ok_or_else(gone)?;
-    let attacker = Attacker::join(victim.host)?;
+    let attacker = attack::join(victim.host)?;
     let (state, rss) = (self::state(victim.host, means)?, process.resident_mb()?);
     let progress = Progress::default();
     let (refusal, sample, flooded) = std::thread::scope(|scope| {
-        let flood = scope.spawn(|| attacker.run(flood, &victim, &progress));
+        let flood = scope.spawn(|| attack::run(&attacker, flood, &victim, &progress));
         let refusal = refusal(&progress, || process.cpu_time());
         let sample = flow();
         progress.stop.store(true, Ordering::Relaxed);
@@ -128,9 +128,8 @@ fn under(
     });
     let (mut sample, flooded, rss_after) = (sample?, flooded?, process.resident_mb()?);
     let changes = differences(&state, &self::state(victim.host, means)?) as f64;
+    sample.add(flooded);
     sample.add([
-        ("attack_pps", flooded.per_second),
-        ("attacker_us", flooded.attacker_us),
         ("refusal_us", refusal?),
         ("rss_mb", rss_after),
         ("rss_growth_mb", rss_after - rss),
