@@ -232,7 +232,7 @@ impl Network {
         let path = Path { index: 1 };
         self.client.ip(&end("p1", path.address(1, 1), path.address(1, 2)))?;
         self.server.ip(&end("p1", path.address(1, 2), path.address(1, 1)))?;
-        self.client.ip(&path.client_routes())
+        self.client.ip(&path.client_routes(CLIENT))
     }
 
     fn add_path(&mut self, emulator: &Emulator, path: Path, spec: &PathSpec, seed: u64) -> Result<()> {
@@ -248,7 +248,7 @@ impl Network {
         relay.ip(&end("c1", path.address(1, 2), path.address(1, 1)))?;
         relay.ip(&end("s1", path.address(2, 1), path.address(2, 2)))?;
         self.server.ip(&end(&interface, path.address(2, 2), path.address(2, 1)))?;
-        self.client.ip(&path.client_routes())?;
+        self.client.ip(&path.client_routes(CLIENT))?;
         relay.ip(&[format!("route add {SERVER} via {}", path.address(2, 2))])?;
         self.server.ip(&[format!("route add 10.{}.1.0/24 via {}", path.index, path.address(2, 1))])?;
         self.wires.push(emulator.join(taps, [spec.up.clone(), spec.down.clone()], seed)?);
@@ -273,23 +273,25 @@ impl Path {
         Ipv4Addr::new(10, self.index, segment, host)
     }
 
-    /// What leaves with this path's address takes this path; the first path is the default for the rest.
-    fn client_routes(self) -> Vec<String> {
-        let (own, next) = (self.address(1, 1), self.address(1, 2));
+    /// What leaves with the client's address as host `number` on this path takes this path; the first path is the default for the
+    /// rest. What led that way before is replaced.
+    fn client_routes(self, number: u8) -> Vec<String> {
+        let (own, next) = (self.address(1, number), self.address(1, 2));
         let (table, index) = (100 + u16::from(self.index), self.index);
         vec![
             format!("rule add from {own} table {table}"),
-            format!("route add default via {next} table {table}"),
-            format!("route add default via {next} metric {index}"),
+            format!("route replace default via {next} table {table}"),
+            format!("route replace default via {next} metric {index}"),
         ]
     }
 }
 
+/// The client's host number on its links, and the one after [`Network::readdress_client`].
+const CLIENT: u8 = 1;
+const NEW_CLIENT: u8 = 101;
+
 /// The server's address after [`Network::readdress_server`].
 const NEW_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
-
-/// The client's host number on its links after [`Network::readdress_client`].
-const NEW_CLIENT: u8 = 101;
 
 /// The port that a client appears to send from after [`Network::rebind`].
 const NEW_PORT: u16 = 40_001;
@@ -301,10 +303,18 @@ const RELAY_PORT: u16 = 51_901;
 impl Network {
     /// Gives the client another address on path `path` (from 0), as a new lease does: the old one goes, with its routes.
     pub fn readdress_client(&self, path: usize) -> Result<()> {
-        let path = self.path(path);
-        let client = neighbour("c1", path.address(1, NEW_CLIENT), &mac(path.address(1, 1)));
-        self.relays_of(path).try_for_each(|relay| relay.ip(std::slice::from_ref(&client)))?;
-        self.client.ip(&path.new_client())
+        let (relay, path) = (self.relays.get(path), self.path(path));
+        let [old, new] = [CLIENT, NEW_CLIENT].map(|host| path.address(1, host));
+        relay.map_or(Ok(()), |relay| relay.ip(&[neighbour("c1", new, &mac(old))]))?;
+        let (device, next) = (path.interface(), path.address(1, 2));
+        // With its last address a link loses its routes and neighbours.
+        let mut lines = vec![
+            format!("addr del {old}/24 dev {device}"),
+            format!("addr add {new}/24 dev {device}"),
+            neighbour(&device, next, &mac(next)),
+        ];
+        lines.extend(path.client_routes(NEW_CLIENT));
+        self.client.ip(&lines)
     }
 
     /// Gives the server another address instead of [`SERVER`]; every path reaches it.
@@ -319,28 +329,8 @@ impl Network {
     /// Lets path `path` (from 0) appear to come from another port, as after a NAT that has forgotten it: what the client
     /// sends reaches its relay from the new port, and what is sent to the old one is dropped. The client is not told.
     pub fn rebind(&self, path: usize) -> Result<()> {
-        self.relays_of(self.path(path)).try_for_each(|relay| output(relay, "nft", &[rebinding()]).map(drop))
-    }
-
-    /// The relay host of `path`; none in a direct topology.
-    fn relays_of(&self, path: Path) -> impl Iterator<Item = &crate::namespace::Namespace> {
-        self.relays.get(usize::from(path.index) - 1).into_iter()
-    }
-}
-
-impl Path {
-    /// The client's link loses its first address, and with the last address its routes and neighbours.
-    fn new_client(self) -> Vec<String> {
-        let (old, new, next) = (self.address(1, 1), self.address(1, NEW_CLIENT), self.address(1, 2));
-        let (device, table, index) = (self.interface(), 100 + u16::from(self.index), self.index);
-        vec![
-            format!("addr del {old}/24 dev {device}"),
-            format!("addr add {new}/24 dev {device}"),
-            neighbour(&device, next, &mac(next)),
-            format!("rule add from {new} table {table}"),
-            format!("route replace default via {next} table {table}"),
-            format!("route replace default via {next} metric {index}"),
-        ]
+        let relay = self.relays.get(path);
+        relay.map_or(Ok(()), |relay| output(relay, "nft", &[rebinding()]).map(drop))
     }
 }
 
