@@ -47,30 +47,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_to_other_hosts_name_the_congestion_control() {
-        let route = "default via 10.1.1.2 dev p1 table 101 ";
-        let line = with_attribute(route, "congctl", "cubic").unwrap();
-        assert_eq!(line, "route replace default via 10.1.1.2 dev p1 table 101 congctl cubic");
-        let shown = format!("{} initcwnd 3 ", &line["route replace ".len()..]);
-        assert_eq!(
-            with_attribute(&shown, "congctl", "reno").unwrap(),
-            "route replace default via 10.1.1.2 dev p1 table 101 initcwnd 3 congctl reno"
-        );
-    }
-
-    #[test]
-    fn a_route_whose_interface_has_no_carrier_yet_is_given_as_one_that_has() {
-        let route = "10.1.1.0/24 dev p1 proto 2 scope 253 src 10.1.1.1 dead linkdown ";
-        let line = with_attribute(route, "congctl", "cubic").unwrap();
-        assert_eq!(line, "route replace 10.1.1.0/24 dev p1 proto 2 scope 253 src 10.1.1.1 congctl cubic");
-    }
-
-    #[test]
-    fn routes_to_the_host_itself_stay() {
-        assert_eq!(
-            with_attribute("local 10.0.0.2 dev lo table 255 proto 2 scope 254", "congctl", "cubic"),
-            None
-        );
-        assert_eq!(with_attribute("broadcast 10.1.1.255 dev p1 table 255", "initcwnd", "3"), None);
+    fn routes_to_others_have_the_attribute_once_and_no_state() {
+        let with = |route: &str, name: &str, value: &str| {
+            with_attribute(route, name, value).map(|line| line["route replace ".len()..].to_owned())
+        };
+        let route = "default via 10.1.1.2 dev p1 table 101";
+        let named = format!("{route} congctl cubic");
+        assert_eq!(with(&format!("{route} dead linkdown "), "congctl", "cubic"), Some(named.clone()));
+        let again = with(&format!("{named} initcwnd 3 "), "congctl", "reno");
+        assert_eq!(again, Some(format!("{route} initcwnd 3 congctl reno")));
+        assert_eq!(with("local 10.0.0.2 dev lo table 255 proto 2 scope 254", "congctl", "cubic"), None);
+        assert_eq!(with("broadcast 10.1.1.255 dev p1 table 255", "initcwnd", "3"), None);
     }
 }

@@ -106,7 +106,6 @@ fn time(size: Size, flows: usize) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::case::Flows;
     use super::*;
 
     #[test]
@@ -114,22 +113,5 @@ mod tests {
         // 6907 frames of 1514 bytes each, on 1 Mbit/s.
         let seconds = [1, 2, 4].map(|flows| time(Size::Paper, flows).as_secs());
         assert_eq!(seconds, [168, 335, 670]);
-    }
-
-    /// How many cases begin with so many segments, and with an advertised window that ends.
-    fn windows(size: Size) -> [usize; 2] {
-        let experiment = experiment(&RunOptions { size, ..RunOptions::default() }).unwrap();
-        let flows = experiment.cases.iter().filter_map(|case| case.workload::<Flows>());
-        let tests = flows.map(|flows| &flows.test);
-        let narrow = tests.filter(|test| test.initial_window == Some(3));
-        let all_end = |test: &&FlowTest| test.flows.iter().all(|flow| flow.receive_buffer.is_some());
-        [experiment.cases.len(), narrow.filter(all_end).count()]
-    }
-
-    #[test]
-    fn the_papers_windows_belong_to_its_size() {
-        let [all, narrow] = windows(Size::Paper);
-        assert_eq!(all, 2 * narrow, "each with the kernel's as well");
-        assert_eq!([windows(Size::Quick)[1], windows(Size::Normal)[1]], [0; 2]);
     }
 }

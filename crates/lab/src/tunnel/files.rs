@@ -169,18 +169,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_without_traces_is_an_error() {
+    fn a_folder_without_traces_and_a_bad_trace_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
         assert!(matches!(experiment(&options), Err(Error::NoTrace(_))));
-    }
-
-    #[test]
-    fn a_bad_trace_is_an_error_with_its_line() {
-        let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("x.down"), "1\n2\n").unwrap();
         std::fs::write(folder.path().join("x.up"), "1\ntwo\n").unwrap();
-        let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
         let error = experiment(&options).unwrap_err().to_string();
         assert!(error.contains("x.up") && error.contains('2'), "{error}");
     }
