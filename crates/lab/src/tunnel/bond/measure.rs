@@ -31,13 +31,6 @@ pub(super) const PING_EVERY: Duration = Duration::from_millis(50);
 /// late for it, and then it waits for ever.
 const ATTEMPTS: usize = 3;
 
-/// What was measured beside the flows, and theirs.
-struct Loaded {
-    goodput_mbps: f64,
-    round_trips: Vec<Duration>,
-    call: call::Outcome,
-}
-
 impl Task for Test {
     /// Pings, then flows with pings and a call beside them.
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
@@ -46,35 +39,36 @@ impl Task for Test {
         let source = ready.ping_sources[0];
         let idle = ping::round_trips(&network.client, source, ready.server, PING_EVERY, self.idle_pings)?;
         let mut failures = Vec::new();
-        let loaded = loop {
+        let (goodput_mbps, round_trips, call) = loop {
             match loaded(bench, ready, self) {
                 Err(failure @ Error::NoFlow(_)) if failures.len() + 1 < ATTEMPTS => failures.push(failure),
                 outcome => break outcome?,
             }
         };
         let mut sample = Sample::from([
-            ("goodput_mbps", Some(loaded.goodput_mbps)),
+            ("goodput_mbps", Some(goodput_mbps)),
             ("rtt_idle_p50_ms", ms(&idle, 50)),
             ("rtt_idle_p95_ms", ms(&idle, 95)),
-            ("rtt_loaded_p50_ms", ms(&loaded.round_trips, 50)),
-            ("rtt_loaded_p95_ms", ms(&loaded.round_trips, 95)),
-            ("rtt_loaded_p99_ms", ms(&loaded.round_trips, 99)),
-            ("rpm", rpm(&loaded.round_trips)),
-            ("call_loss_ratio", Some(loaded.call.loss_ratio(Duration::MAX))),
-            ("call_longest_gap_ms", Some(loaded.call.longest_gap.as_secs_f64() * 1e3)),
+            ("rtt_loaded_p50_ms", ms(&round_trips, 50)),
+            ("rtt_loaded_p95_ms", ms(&round_trips, 95)),
+            ("rtt_loaded_p99_ms", ms(&round_trips, 99)),
+            ("rpm", rpm(&round_trips)),
+            ("call_loss_ratio", Some(call.loss_ratio(Duration::MAX))),
+            ("call_longest_gap_ms", Some(call.longest_gap.as_secs_f64() * 1e3)),
         ]);
         sample.remark = failures.first().map(|why| format!("in a run flows were begun anew: {why}"));
         Ok(sample)
     }
 }
 
-fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded> {
+/// The flows' goodput, and the ping and the call beside them.
+fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<(f64, Vec<Duration>, call::Outcome)> {
     let network = bench.network;
     let source = ready.ping_sources[0];
     let ping = Ping::start(&network.client, source, ready.server, PING_EVERY)?;
     let call = Call::start(&network.client, &network.server, source, ready.server)?;
     let goodput_mbps = if test.quic { quic(bench, ready, test)? } else { tcp(bench, ready, test)? };
-    Ok(Loaded { goodput_mbps, round_trips: ping.stop()?, call: call.stop()? })
+    Ok((goodput_mbps, ping.stop()?, call.stop()?))
 }
 
 fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64> {
