@@ -23,11 +23,12 @@ const GRIDS: [Grid; 1] = [Grid(ALL, &["rate_kbps=64,384,1000,2000,4000 loss_perc
 const CC_AND_DRS: &str = "cc=reno,cubic,bbr,fsat_paper,fsat,reno-guest,vegas,westwood,drs";
 
 /// Table 1, the greatest queue in packets: all that the paper gives numbers of.
-const QUEUE_MAX: [(&str, [f64; 5]); 4] = [
-    ("cc=reno rate_kbps=64,384,1000,2000,4000 loss_percent=0.0", [65.0, 61.0, 51.0, 36.0, 28.0]),
-    ("cc=drs rate_kbps=64,384,1000,2000,4000 loss_percent=0.0", [21.0, 17.0, 27.0, 37.0, 23.0]),
-    ("cc=vegas rate_kbps=64,384,1000,2000,4000 loss_percent=0.0", [15.0, 27.0, 49.0, 36.0, 28.0]),
-    ("cc=fsat_paper rate_kbps=64,384,1000,2000,4000 loss_percent=0.0", [6.0, 13.0, 37.0, 36.0, 28.0]),
+const PUBLISHED: &str = "cc=reno,drs,vegas,fsat_paper rate_kbps=64,384,1000,2000,4000 loss_percent=0.0";
+const QUEUE_MAX: [[f64; 5]; 4] = [
+    [65.0, 61.0, 51.0, 36.0, 28.0],
+    [21.0, 17.0, 27.0, 37.0, 23.0],
+    [15.0, 27.0, 49.0, 36.0, 28.0],
+    [6.0, 13.0, 37.0, 36.0, 28.0],
 ];
 
 /// What the paper's flows send.
@@ -66,8 +67,7 @@ pub(crate) fn wired(options: &RunOptions) -> Result<Experiment> {
         Ok(case(cell.key("cc rate_kbps loss_percent"), topology, test, estimate))
     })?;
     let side_by_side = SideBySide::Links { alike: &["rate_kbps"], up_to: UP_TO };
-    let row = |(cells, max): &(&'static str, [f64; 5])| Published::row(cells, "queue_max_packets", max);
-    let paper = QUEUE_MAX.iter().flat_map(row).collect();
+    let paper = Published::row(PUBLISHED, "queue_max_packets", QUEUE_MAX.as_flattened());
     let experiment = experiment_of(cases, options.size.of(1, 3, 9), &AGAINST_RENO, &ABOUT_THIS);
     Ok(Experiment { side_by_side, paper, ..experiment })
 }
