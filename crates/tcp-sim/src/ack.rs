@@ -289,11 +289,8 @@ impl Sender {
             self.rtt.measure(rtt, self.una, self.end());
             self.backoff = 0;
         }
-        if let (Control::Cubic(cubic), Some(rtt)) = (&mut self.control, newest) {
-            let srtt = self.rtt.smoothed().unwrap_or(rtt).as_secs_f64();
-            let gain = if self.window.cwnd < self.window.ssthresh / 2 { 2.0 } else { 1.2 };
-            let out = self.window.cwnd.max(self.slots.len() as u64) as f64;
-            let rate = gain * out * self.mss as f64 / srtt;
+        let rate = self.pacing_rate();
+        if let (Control::Cubic(cubic), Some(rtt), Some(rate)) = (&mut self.control, newest, rate) {
             let train = Duration::from_secs_f64(262_144.0 / rate);
             let una = self.una;
             let next = self.una + self.slots.len() as u64;

@@ -30,10 +30,15 @@ impl Sender {
             self.validate(!room);
             return None;
         };
-        if let Control::Bbr(bbr) = &self.control
-            && self.burst == 0
-        {
-            self.burst = bbr.burst();
+        if self.paced && self.burst == 0 {
+            self.burst = match &self.control {
+                Control::Bbr(bbr) => bbr.burst(),
+                // `tcp_tso_autosize`: a millisecond's.
+                Control::Cubic(_) => {
+                    let rate = self.pacing_rate().unwrap_or_default();
+                    ((rate / self.mss as f64 / 1024.0) as u64).clamp(2, 44)
+                }
+            };
         }
         self.transmit(now, segment);
         Some(self.bytes(segment))
@@ -141,11 +146,21 @@ impl Sender {
 
     // ---- pacing -------------------------------------------------------------------------------------------------
 
+    /// Bytes per second: BBR's, or `tcp_update_pacing_rate`, once a round trip is known.
+    pub(crate) fn pacing_rate(&self) -> Option<f64> {
+        if let Control::Bbr(bbr) = &self.control {
+            return Some(bbr.pacing_rate());
+        }
+        let gain = if self.window.cwnd < self.window.ssthresh / 2 { 2.0 } else { 1.2 };
+        let out = self.window.cwnd.max(self.slots.len() as u64) as f64;
+        self.rtt.smoothed().map(|srtt| gain * out * self.mss as f64 / srtt.as_secs_f64())
+    }
+
     /// `tcp_update_skb_after_send`.
     fn pace(&mut self, now: Duration) {
-        let Control::Bbr(bbr) = &self.control else { return };
+        let Some(rate) = self.pacing_rate().filter(|_| self.paced) else { return };
         self.burst = self.burst.saturating_sub(1);
-        let time = Duration::from_secs_f64((self.mss as f64 / bbr.pacing_rate()).min(1.0));
+        let time = Duration::from_secs_f64((self.mss as f64 / rate).min(1.0));
         let late = now.saturating_sub(self.next_send);
         self.next_send = self.next_send.max(now) + time - late.min(time / 2);
     }

@@ -21,6 +21,8 @@ pub(crate) const BUFFER: u64 = 4 << 20;
 pub enum CongestionControl {
     /// With HyStart, not paced.
     Cubic,
+    /// The same, paced as by the queueing discipline `fq`.
+    PacedCubic,
     /// Version 1, paced.
     Bbr,
 }
@@ -99,6 +101,8 @@ pub struct Sender {
     pub(crate) edge: u64,
     pub(crate) window: Window,
     pub(crate) control: Control,
+    /// What it sends waits for its time by the pacing rate.
+    pub(crate) paced: bool,
     pub(crate) sacked_out: u64,
     pub(crate) lost_out: u64,
     pub(crate) again_out: u64,
@@ -198,9 +202,10 @@ impl Sender {
             edge: 0,
             window: Window { cwnd: INITIAL_WINDOW, ssthresh: INFINITE, count: 0 },
             control: match control {
-                CongestionControl::Cubic => Control::Cubic(Cubic::default()),
+                CongestionControl::Cubic | CongestionControl::PacedCubic => Control::Cubic(Cubic::default()),
                 CongestionControl::Bbr => Control::Bbr(Box::new(Bbr::new(now, mss, INITIAL_WINDOW, rtt))),
             },
+            paced: control != CongestionControl::Cubic,
             sacked_out: 0,
             lost_out: 0,
             again_out: 0,

@@ -9,7 +9,6 @@ use tcp_sim::{Config, CongestionControl, Connection, Hosts, LinkPair, Network, P
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const ENDLESS: u64 = u64::MAX >> 8;
-const BOTH: [CongestionControl; 2] = [CongestionControl::Cubic, CongestionControl::Bbr];
 
 fn plain(mbps: f64, delay: Duration) -> LinkConfig {
     let capacity = Capacity::Fixed(Bitrate::from_mbps(mbps));
@@ -69,7 +68,7 @@ fn everything_arrives_once_whatever_the_link_does() {
         ("ten packets of queue", LinkConfig { queue: Queue::Packets(10), ..base.clone() }),
         ("an outage", LinkConfig { blackouts: vec![1100 * MS..3 * S], ..base }),
     ];
-    for control in BOTH {
+    for control in [CongestionControl::Cubic, CongestionControl::PacedCubic, CongestionControl::Bbr] {
         for (name, link) in &links {
             let bytes = 500_001;
             let mut flow = Flow::new(control, link.clone(), bytes);
@@ -91,7 +90,7 @@ fn hystart_ends_slow_start_before_the_queue_overflows() {
 #[test]
 fn cubic_fills_the_queue_and_bbr_does_not() {
     let deep = LinkConfig { queue: Queue::Packets(1000), ..plain(10.0, 20 * MS) };
-    let waited = BOTH.map(|control| {
+    let waited = [CongestionControl::Cubic, CongestionControl::Bbr].map(|control| {
         let mut flow = Flow::new(control, deep.clone(), ENDLESS);
         flow.pass(5 * S);
         let start = flow.pair.now();
@@ -103,6 +102,18 @@ fn cubic_fills_the_queue_and_bbr_does_not() {
     });
     assert!(waited[0] > 300 * MS, "CUBIC: {:?}", waited[0]);
     assert!(waited[1] < 100 * MS, "BBR: {:?}", waited[1]);
+}
+
+/// A queue of three packets holds no ten that come at once.
+#[test]
+fn a_paced_senders_first_window_fits_a_short_queue() {
+    let short = LinkConfig { queue: Queue::Packets(3), ..plain(20.0, 20 * MS) };
+    let dropped = [CongestionControl::Cubic, CongestionControl::PacedCubic].map(|control| {
+        let mut flow = Flow::new(control, short.clone(), ENDLESS);
+        flow.pass(75 * MS);
+        flow.pair.links[0].stats().queue_dropped.frames.get()
+    });
+    assert!(dropped[0] > 0 && dropped[1] == 0, "{dropped:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What one TCP flow gets through the tunnel and over each link alone, in virtual time, and a ping and a call beside it.
 //!
-//! `cargo run --release -p tunnel --example bond -- [case=NAME,…] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
+//! `cargo run --release -p tunnel --example bond -- [case=NAME,…] [cc=cubic|cubic-fq|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
 //! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [v6=no|yes] [links="20@15±3 1% q50, 5@40 b0.25"]
 //! [flows=1] [against=0] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in any order,
 //! written as for `nawa lab run`; a NAME may be a part of a case's, links are written as [`link::notation::links`] reads them,
@@ -169,6 +169,7 @@ fn parse() -> Result<Arguments, String> {
                 arguments.cases.retain(|case| names.split(',').any(|name| case.name.contains(name)))
             }
             ("cc", "cubic") => load.control = CongestionControl::Cubic,
+            ("cc", "cubic-fq") => load.control = CongestionControl::PacedCubic,
             ("cc", "bbr") => load.control = CongestionControl::Bbr,
             ("cc", _) => return Err(wrong()),
             ("links", links) => arguments.cases = vec![given(links).map_err(|error| error.to_string())?],
