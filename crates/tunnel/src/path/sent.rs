@@ -39,10 +39,8 @@ const LARGE: [u32; 2] = [LEAST_MTU_V6 as u32 + 12 + 44, 576 - 28];
 /// §4.3).
 const SWALLOWED: u32 = 8;
 const SWALLOWED_FOR: Duration = Duration::from_millis(300);
-/// So many packets are remembered at most; the oldest is forgotten for a further one. Data waits before that, so that there is room for
-/// probes and reports.
+/// What a path forgets of packets that nothing was heard of.
 const MAX_TRACKED: usize = 1 << 16;
-const KEPT_FOR_OTHERS: usize = 1024;
 /// Lost packets are remembered until so many later ones have arrived, for they may yet come.
 const REMEMBERED: u64 = 1024;
 
@@ -138,8 +136,6 @@ pub struct Sent {
     was_slow: bool,
     /// Since the silence began, all that is in flight has been handed back.
     handed_over: bool,
-    /// Order sequences of what was forgotten in flight, to be handed back as lost.
-    pushed_out: Vec<u64>,
     sent_bytes: u64,
     lost_packets: u64,
     /// Large packets lost since one arrived: how many, when the first and the last of them were sent.
@@ -175,7 +171,8 @@ impl Sent {
         self.handed_over &= order.is_none();
         let snapshot = self.rate.handle_sent(now, bytes, self.in_flight, order.is_some());
         if self.packets.len() == MAX_TRACKED {
-            self.push_out();
+            self.forget_first();
+            self.find_oldest();
         }
         self.packets.push_back(Packet {
             state: State::InFlight,
@@ -197,7 +194,6 @@ impl Sent {
 
     /// The receiver's report about this path.
     pub fn handle_report(&mut self, now: Duration, report: &Report, out: &mut Outcome) {
-        out.lost.append(&mut self.pushed_out);
         let (mut acked, mut largest, mut oldest) = (0, None, None);
         for range in &report.ranges {
             let low = (*range.start()).max(self.base);
@@ -230,7 +226,6 @@ impl Sent {
     /// A packet or two that are overdue are handed back as lost, and the path is in doubt; if it was, or they are more, it is
     /// silent. True if it should be probed (again).
     pub fn handle_timeout(&mut self, now: Duration, out: &mut Outcome) -> bool {
-        out.lost.append(&mut self.pushed_out);
         self.detect_lost(now, out);
         if self.overdue_at().is_some_and(|t| t <= now) {
             let overdue = |p: &&Packet| p.order.is_some() && p.at + self.probe_timeout() <= now;
@@ -258,7 +253,6 @@ impl Sent {
 
     /// The path is about to be forgotten, or there is no way to send on it any more: everything in flight is handed back as lost.
     pub fn abandon(&mut self, out: &mut Outcome) {
-        out.lost.append(&mut self.pushed_out);
         (0..self.packets.len()).for_each(|i| self.lose(i, false, out));
         self.find_oldest();
     }
@@ -293,8 +287,7 @@ impl Sent {
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let probe = (self.silent > 0).then_some(self.next_probe);
-        let pushed_out = self.packets.back().filter(|_| !self.pushed_out.is_empty()).map(|last| last.at);
-        self.overdue_at().into_iter().chain(probe).chain(self.lost_at()).chain(pushed_out).min()
+        self.overdue_at().into_iter().chain(probe).chain(self.lost_at()).min()
     }
 
     /// How long from now a report on what is sent now should take at most.
@@ -361,14 +354,9 @@ impl Sent {
         self.in_flight
     }
 
-    /// Bytes that may be in flight: none while the path remembers as many packets as it can and waits for the first of them.
+    /// Bytes that may be in flight.
     pub fn window(&self, now: Duration) -> usize {
-        if self.is_full() { 0 } else { self.rate.window(now, self.report_expected_in()) }
-    }
-
-    fn is_full(&self) -> bool {
-        let awaited = |first: &Packet| first.state == State::InFlight && first.bytes > 0;
-        self.packets.len() >= MAX_TRACKED - KEPT_FOR_OTHERS && self.packets.front().is_some_and(awaited)
+        self.rate.window(now, self.report_expected_in())
     }
 
     /// When there will be room, if no report comes before that.
@@ -579,21 +567,6 @@ impl Sent {
             }
             self.forget_first();
         }
-    }
-
-    /// There is no room to remember the first packet any more: if it is in flight, what it carries is to be sent again.
-    fn push_out(&mut self) {
-        let mut out = Outcome::default();
-        self.lose(0, false, &mut out);
-        self.pushed_out.append(&mut out.lost);
-        let Packet { handed_back, piece: Piece { index, of }, .. } = self.packets[0];
-        if handed_back {
-            // The other pieces alone are neither the whole packet nor lost once more.
-            let rest = usize::from(of - index).min(self.packets.len());
-            self.packets.range_mut(..rest).for_each(|piece| piece.order = None);
-        }
-        self.forget_first();
-        self.find_oldest();
     }
 
     fn forget_first(&mut self) {

@@ -416,37 +416,3 @@ fn a_report_is_not_lost_with_its_way() {
     s.abandon(&mut Outcome::default());
     assert_eq!(s.totals().2, 1);
 }
-
-/// More than can be remembered is sent, and nothing is reported meanwhile.
-#[test]
-fn what_is_forgotten_in_flight_is_handed_back_and_data_waits_before_that() {
-    let mut s = Sent::default();
-    send(&mut s, 0, (MAX_TRACKED - KEPT_FOR_OTHERS) as u64 - 1);
-    assert!(s.window(Duration::ZERO) > 0);
-    send(&mut s, 0, 1);
-    assert_eq!((s.window(Duration::ZERO), s.room_at(Duration::ZERO)), (0, None));
-    // As probes do, which ask for no room.
-    send(&mut s, 1, KEPT_FOR_OTHERS as u64 + 2);
-    assert_eq!((s.packets.len(), s.in_flight(), s.totals().2), (MAX_TRACKED, 1000 * MAX_TRACKED, 2));
-    assert_eq!(s.poll_timeout(), Some(MS), "at once");
-    let mut out = Outcome::default();
-    assert!(!s.handle_timeout(MS, &mut out));
-    assert_eq!(out.lost, [0, 1]);
-    out.clear();
-    assert!(!s.handle_timeout(MS, &mut out) && out.lost.is_empty(), "once");
-    let out = report(&mut s, 20, &[(0, 1999)]);
-    assert_eq!((out.confirmed, out.lost), ((2..2000).collect(), vec![]));
-    assert!(s.window(20 * MS) > 0, "there is room again");
-}
-
-#[test]
-fn of_a_packet_whose_first_piece_is_forgotten_the_others_say_nothing() {
-    let mut s = Sent::default();
-    (0..3).for_each(|index| s.handle_sent(Duration::ZERO, 600, Content::Data(7, Piece { index, of: 3 })));
-    send(&mut s, 0, MAX_TRACKED as u64 - 2);
-    let out = report(&mut s, 20, &[(1, 3)]);
-    assert_eq!((out.confirmed, out.lost), (vec![3], vec![7]));
-    send(&mut s, 20, 1);
-    let out = report(&mut s, 21, &[(1, 9)]);
-    assert_eq!((out.confirmed, out.lost), ((4..10).collect(), vec![]));
-}
