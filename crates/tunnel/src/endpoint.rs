@@ -38,7 +38,7 @@ use crate::wire::{self, Direction, Message};
 use answers::{Answers, Responses};
 pub use answers::{Done, Work};
 use known::Known;
-use limits::{Limits, Room, Words};
+use limits::{Limits, Words};
 use names::Names;
 use roster::Roster;
 
@@ -337,7 +337,7 @@ impl Endpoint {
             // Relays ask rarely: a flood that looks like one keeps no handshake from its answer, and no other relay from its echo.
             Ok(Message::Challenge { session, token }) if from.via.is_none() => {
                 if self.limits.echoes.take(now, from.remote.ip()) {
-                    self.reply(from, wire::echo(session, token).to_vec(), Room::Echo);
+                    self.reply(from, wire::echo(session, token).to_vec());
                 }
             }
             Ok(_) | Err(_) => {

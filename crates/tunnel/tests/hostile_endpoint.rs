@@ -471,7 +471,7 @@ fn relays_challenges_keep_no_handshake_from_its_answer() {
     log.borrow_mut().clear();
     net.turn(1);
     assert!(log.borrow().iter().any(|d| d.kind() == RESPONSE), "no answer");
-    assert!((1..100).contains(&net.strays.len()), "{} echoes", net.strays.len());
+    assert!((1..500).contains(&net.strays.len()), "{} echoes: the queue was not full", net.strays.len());
 }
 
 #[test]

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use super::answers::Ask;
-use super::limits::Room;
 use super::{Done, Endpoint, Work};
 use crate::handshake::cookie::CookieJar;
 use crate::handshake::noise::{self, Responder};
@@ -12,6 +11,9 @@ use crate::handshake::sessions::Answer;
 use crate::path::registration::Registration;
 use crate::wire::address::Address;
 
+/// Cookie replies, relay echoes and repeated responses wait to be sent if fewer than so many messages do. The response of a handshake that
+/// has been done always waits: so many come of a flood in one turn.
+const MAX_REPLIES: usize = 256;
 /// A line about strangers, at most this often.
 const WORDS_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -41,7 +43,8 @@ impl Endpoint {
         let ephemeral = noise::ephemeral(message);
         if let Some(at) = self.names.of_ephemeral(&ephemeral) {
             if let Some(response) = self.peers[at].sessions.repeat_response(&ephemeral) {
-                self.send_response(now, at, from, response);
+                let response = self.stamped(now, at, response);
+                self.reply(from, response);
             }
             return;
         }
@@ -127,14 +130,14 @@ impl Endpoint {
         self.peers[at].sessions.handle_answer(now, answer);
         self.roster.wake(at);
         self.names.note(at, &self.peers[at].sessions);
-        for from in ask.from {
-            self.send_response(now, at, from, response.clone());
-        }
+        let response = self.stamped(now, at, response);
+        self.replies.extend(ask.from.into_iter().map(|from| (from, response.clone())));
     }
 
-    fn send_response(&mut self, now: Duration, peer: usize, to: Address, mut response: Vec<u8>) {
+    /// A response with its MACs.
+    fn stamped(&self, now: Duration, peer: usize, mut response: Vec<u8>) -> Vec<u8> {
         CookieJar::new(&self.peers[peer].config.public_key).stamp(now, &mut response);
-        self.reply(to, response, Room::Response);
+        response
     }
 
     /// Under load, who cannot show that it receives at its address gets a cookie and nothing else, and who can may do a
@@ -156,7 +159,7 @@ impl Endpoint {
             self.counters.limited_handshakes += 1;
         } else if let Some(reply) = self.checker.reply(now, from.remote, message) {
             self.counters.cookies_sent += 1;
-            self.reply(*from, reply.to_vec(), Room::Cookie);
+            self.reply(*from, reply.to_vec());
         }
         false
     }
@@ -205,8 +208,8 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn reply(&mut self, to: Address, message: Vec<u8>, room: Room) {
-        if self.replies.len() < room as usize {
+    pub(super) fn reply(&mut self, to: Address, message: Vec<u8>) {
+        if self.replies.len() < MAX_REPLIES {
             self.replies.push_back((to, message));
         }
     }

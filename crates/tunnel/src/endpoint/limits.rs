@@ -30,18 +30,6 @@ const SAME_WORD: Duration = Duration::from_secs(3600);
 /// So many are remembered to have been logged.
 const MAX_WORDS: usize = 16;
 
-/// A message that is no peer's waits to be sent where fewer than so many wait: what costs nobody anything leaves room for what does. In a
-/// turn as many as that come of a flood alone.
-#[derive(Clone, Copy, Debug)]
-pub enum Room {
-    /// For a relay's echo.
-    Echo = 64,
-    /// For a cookie.
-    Cookie = 192,
-    /// For the response of a handshake that has been done.
-    Response = 256,
-}
-
 /// What was said of strangers.
 #[derive(Debug, Default)]
 pub struct Words {
