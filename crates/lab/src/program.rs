@@ -17,8 +17,9 @@ use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
-const PACKAGES: [(&str, &str); 11] = [
+const PACKAGES: [(&str, &str); 12] = [
     ("ip", "iproute2"),
+    ("nstat", "iproute2"),
     ("ethtool", "ethtool"),
     ("curl", "curl"),
     ("busybox", "busybox"),
