@@ -1,22 +1,22 @@
 //! Guests: another Linux on this machine, with what the running kernel lacks.
 //!
 //! A guest is user-mode Linux (Debian package `user-mode-linux`): a kernel that is a program, run in a namespace of the
-//! lab, with that package's modules. It has no disk; its files are an initramfs made for it ([`initramfs`]): busybox,
-//! `ip`, and what its [`GuestSpec`] names. Its interfaces are TAPs of the namespace. What it is to do goes in by its
-//! console, what its programs say comes out by it ([`console`]).
+//! lab, with that package's modules. It has no disk; its files are this machine's, which it can read alone, and so it has
+//! every program by its path here, and before all others those of busybox but for `ip`. Only `/run` is its own, and can be written.
+//! Its interfaces are TAPs of the namespace. What it is to do goes in by its console, what its programs say comes out by it
+//! ([`console`]).
 //!
 //! A guest is gone, with all its processes, when the value is dropped, when its namespace is removed, or when the thread
 //! that booted it ends in whatever way.
 
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use console::Console;
-use initramfs::Files;
-use modules::Modules;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::{end, mac};
@@ -25,7 +25,6 @@ use crate::namespace::Namespace;
 use crate::{cleanup, program};
 
 mod console;
-mod initramfs;
 mod modules;
 
 pub use console::Job;
@@ -51,11 +50,6 @@ pub struct GuestSpec {
     pub sysctls: Vec<(String, String)>,
     /// Its network interfaces: the first is `vec0` inside, the next `vec1`.
     pub interfaces: Vec<Interface>,
-    /// Programs of this machine that it has as well, by name or path, with the libraries that they need. busybox and
-    /// `ip` are always there.
-    pub programs: Vec<PathBuf>,
-    /// Further files: path inside and content.
-    pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Its memory, in MiB, if not [`MEMORY_MB`]; this machine gives what is in use.
     pub memory_mb: Option<u32>,
 }
@@ -91,19 +85,18 @@ pub struct Guest {
 /// Fails, in one sentence, where this machine has no guests, or their kernel lacks one of `modules`.
 pub fn check(modules: &[&str]) -> Result<()> {
     program::require(&[KERNEL, "busybox", "ip"])?;
-    let available = Modules::find()?;
-    modules.iter().try_for_each(|name| available.in_order(name).map(drop))
+    modules::commands(modules).map(drop)
 }
 
 /// Begins to boot a guest in `host`. Several may boot at the same time; [`Booting::finish`] waits.
 ///
-/// Fails where the kernel, a module, a program or a TAP is missing.
+/// Fails where the kernel, a module or a TAP is missing.
 pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting> {
     check(&[])?;
-    let files = files(spec)?;
+    let init = console::init(&steps(spec)?);
     let lines: Vec<String> = spec.interfaces.iter().flat_map(tap_lines).collect();
     host.ip(&lines)?;
-    let (machine, console) = Machine::start(host, spec, &files)?;
+    let (machine, console) = Machine::start(host, spec, &init)?;
     Ok(Booting(Guest { machine, console }))
 }
 
@@ -143,33 +136,15 @@ fn tap_lines(interface: &Interface) -> [String; 2] {
     [format!("tuntap add dev {tap} mode tap"), format!("link set {tap} up")]
 }
 
-fn files(spec: &GuestSpec) -> Result<Files> {
-    let mut files = Files::new();
-    let programs = [PathBuf::from("busybox"), "ip".into()];
-    programs.iter().chain(&spec.programs).try_for_each(|program| files.add_program(program))?;
-    let available = Modules::find()?;
-    let mut steps = Vec::new();
-    for line in &spec.modules {
-        let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
-        for module in available.in_order(name)? {
-            let own = if module.name == modules::plain(name) { parameters } else { "" };
-            let step = format!("insmod {} {own}", module.inside());
-            if !files.has(&module.inside()) {
-                files.add(module.inside(), module.read()?);
-                steps.push(step);
-            }
-        }
-    }
+/// What a guest does before it is up, a command each.
+fn steps(spec: &GuestSpec) -> Result<Vec<String>> {
+    let mut steps = modules::commands(&spec.modules)?;
     steps.extend(spec.sysctls.iter().map(|(key, value)| format!("sysctl -w '{key}={value}'")));
     for (number, interface) in spec.interfaces.iter().enumerate() {
         steps.push(format!("ip link set vec{number} up"));
         steps.extend(interface.lines.iter().map(|line| format!("ip {line}")));
     }
-    for (path, content) in &spec.files {
-        files.add(path.to_string_lossy(), content.clone());
-    }
-    files.add("/init", console::init(&steps).into_bytes());
-    Ok(files)
+    Ok(steps)
 }
 
 /// The process that is a guest, and the folder of its own.
@@ -182,13 +157,12 @@ struct Machine {
 }
 
 impl Machine {
-    fn start(host: &Namespace, spec: &GuestSpec, files: &Files) -> Result<(Self, Console)> {
+    fn start(host: &Namespace, spec: &GuestSpec, init: &str) -> Result<(Self, Console)> {
         let folder = cleanup::folder("guest-")?;
         let _not_while_cleaning = cleanup::hold_off();
-        let archive = folder.path().join("initramfs");
-        std::fs::write(&archive, files.pack()).doing(|| format!("write {}", archive.display()))?;
+        write_program(&folder.path().join("init"), init.as_bytes())?;
         let shim = folder.path().join("xstate_shim.so");
-        std::fs::write(&shim, SHIM).doing(|| format!("write {}", shim.display()))?;
+        write_program(&shim, SHIM)?;
         let errors = tempfile::tempfile().doing(|| "make a temporary file".into())?;
         // A process namespace of its own: whoever dies, nothing of the guest is left. Its first process is a shell,
         // because a kernel that panics sends itself a signal, which a first process would not get.
@@ -217,7 +191,7 @@ impl Machine {
     /// The first process of its namespace, with which all others go.
     fn first(&self) -> Option<Pid> {
         let pid = self.child.id();
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
         Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
     }
 }
@@ -232,12 +206,21 @@ impl Drop for Machine {
     }
 }
 
+/// Writes a file that may be executed.
+pub(crate) fn write_program(path: &Path, content: &[u8]) -> Result<()> {
+    let written = fs::write(path, content);
+    let made = written.and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755)));
+    made.doing(|| format!("write {}", path.display()))
+}
+
 /// What the kernel is told. Its console is the standard input and output, its complaints go to standard error.
 fn arguments(spec: &GuestSpec, folder: &Path) -> Vec<String> {
-    let always = "root=/dev/ram0 quiet loglevel=4 panic=-1 umid=guest con=null con0=null,fd:2 console=tty0 ssl0=fd:0,fd:1";
-    let mut words: Vec<String> = always.split(' ').map(str::to_owned).collect();
+    let files = "root=/dev/root rootfstype=hostfs hostfs=/ ro";
+    let talk = "quiet loglevel=4 con=null con0=null,fd:2 console=tty0 ssl0=fd:0,fd:1";
+    let mut words: Vec<String> = files.split(' ').chain(talk.split(' ')).map(str::to_owned).collect();
+    words.extend(["panic=-1".into(), "umid=guest".into()]);
     words.push(format!("mem={}M", spec.memory_mb.unwrap_or(MEMORY_MB)));
-    words.push(format!("initrd={}", folder.join("initramfs").display()));
+    words.push(format!("init={}", folder.join("init").display()));
     words.push(format!("uml_dir={}/", folder.display()));
     let interface = |(number, interface): (usize, &Interface)| {
         let options = interface.options.iter().map(|options| format!(",{options}")).collect::<String>();

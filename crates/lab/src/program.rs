@@ -17,7 +17,7 @@ use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
-const PACKAGES: [(&str, &str); 12] = [
+const PACKAGES: [(&str, &str); 11] = [
     ("ip", "iproute2"),
     ("nstat", "iproute2"),
     ("ethtool", "ethtool"),
@@ -28,7 +28,6 @@ const PACKAGES: [(&str, &str); 12] = [
     ("iperf3", "iperf3"),
     ("nft", "nftables"),
     ("linux.uml", "user-mode-linux"),
-    ("strip", "binutils"),
     ("wg", "wireguard-tools"),
 ];
 

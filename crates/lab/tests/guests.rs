@@ -24,8 +24,6 @@ fn spec() -> GuestSpec {
             options: None,
             lines: vec!["addr add 10.9.0.2/24 dev vec0".into()],
         }],
-        programs: vec!["env".into()],
-        files: vec![("/etc/note".into(), b"from the lab\n".to_vec())],
         ..GuestSpec::default()
     }
 }
@@ -44,11 +42,13 @@ fn a_guest_does_what_it_is_told_and_is_gone() {
     host.ip(&["addr add 10.9.0.1/24 dev g0".into()]).unwrap();
     let mut guest = booting.finish().unwrap();
 
-    assert_eq!(guest.run("cat /etc/note").unwrap(), "from the lab\n");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rivals/vxlan");
+    assert_eq!(guest.run(&format!("cat {script}")).unwrap(), include_str!("rivals/vxlan"));
+    assert!(guest.run(&format!("touch {script}")).is_err(), "this machine's files can be read alone");
     let alpha = guest.run("cat /sys/module/tcp_vegas/parameters/alpha").unwrap();
     assert_eq!(alpha, "1\n", "a module's parameters");
     assert_eq!(guest.run("cat /proc/sys/net/ipv4/tcp_congestion_control").unwrap(), "vegas\n");
-    assert_eq!(guest.run("env A=b /bin/env | grep ^A").unwrap(), "A=b\n", "a program with its libraries");
+    assert_eq!(guest.run("env A=b /bin/env | grep ^A").unwrap(), "A=b\n", "this machine's programs");
     let error = guest.run("echo no good; exit 3").unwrap_err().to_string();
     assert!(error.contains("status 3") && error.contains("no good"), "{error}");
 

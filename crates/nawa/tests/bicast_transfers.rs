@@ -2,12 +2,10 @@
 
 mod common;
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{namespaces_or_skip, skip, succeed};
+use common::{namespaces_or_skip, skip};
 use lab::bicast::Test;
 use lab::catalog::find;
 use lab::experiment::Experiment;
@@ -42,12 +40,8 @@ fn experiment(
 
 /// What `run` of it reports.
 fn report(make: impl Fn(&RunOptions) -> Experiment) -> Value {
-    report_of(Path::new(NAWA), make)
-}
-
-fn report_of(nawa: &Path, make: impl Fn(&RunOptions) -> Experiment) -> Value {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (json, nawa) = (folder.path().join("x.json"), nawa.into());
+    let (json, nawa) = (folder.path().join("x.json"), NAWA.into());
     let options = RunOptions { json: Some(json.clone()), nawa, ..RunOptions::default() };
     run_experiment(&make(&options), &options).expect("it runs");
     let text = std::fs::read_to_string(json).expect("a report");
@@ -108,22 +102,12 @@ fn the_running_kernels_sctp_is_measured() {
     if let Err(error) = guest::check(&NATIVE) {
         return skip(name, &format!("{error}: make guest"));
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
     let this = std::env::current_exe().expect("this program's path");
-    let programs = [("nawa", Path::new(NAWA)), ("inside", &this)].map(|(inside, program)| {
-        let path = folder.path().join(inside);
-        succeed(Command::new("strip").arg("-o").arg(&path).arg(program));
-        path
-    });
-    let spec = GuestSpec {
-        modules: NATIVE.map(str::to_owned).into(),
-        programs: programs.into(),
-        memory_mb: Some(600),
-        ..GuestSpec::default()
-    };
+    let spec =
+        GuestSpec { modules: NATIVE.map(str::to_owned).into(), memory_mb: Some(600), ..GuestSpec::default() };
     let host = lab::namespace::Namespace::create("native").expect("a namespace");
     let mut guest = guest::boot(&host, &spec).and_then(guest::Booting::finish).expect("it boots");
-    let inside = "ip link set lo up; mkdir -p /tmp; inside --ignored --exact inside_a_guest";
+    let inside = format!("TMPDIR=/run {} --ignored --exact inside_a_guest", this.display());
     let job = guest.start(&format!("{inside} --nocapture 2>&1")).expect("it starts");
     while let Some(line) = job.next_line(Duration::from_secs(200)).expect("it passes") {
         println!("{line}");
@@ -133,7 +117,7 @@ fn the_running_kernels_sctp_is_measured() {
 #[test]
 #[ignore = "started by another, inside a guest"]
 fn inside_a_guest() {
-    let report = report_of(Path::new("/bin/nawa"), |options| {
+    let report = report(|options| {
         let mut experiment =
             experiment(options, "bicast-load", [&["linux-native"], &["normal", "full"]], 1.0, 300_000);
         experiment.cases.retain(|case| case.key.contains(&("transfers", 2.into())));

@@ -1,8 +1,8 @@
 //! One sample: transfers on networks on which Nawa runs, and what it copied.
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use super::network::{NawaInside, Network};
@@ -10,22 +10,19 @@ use super::test::{PATHS, Test};
 use super::transfer::{self, Outcome, Program};
 use crate::background::at_once;
 use crate::clock;
-use crate::command::complete;
 use crate::counters::Counters;
 use crate::emulator::Emulator;
-use crate::error::Result;
+use crate::error::{Doing, Result};
 use crate::experiment::Fields;
 use crate::iperf::Iperf;
-use crate::program::{Process, require};
+use crate::program::Process;
 use crate::system::{Means, start_nawa};
 use crate::workload::{self, Need, Sample, Site, Workload};
 
 impl Workload for Test {
     fn needs(&self) -> Vec<Need> {
         let stack = self.stack;
-        let strip = || Need::Other("nawa in guests".into(), Box::new(|| require(&["strip"])));
-        let stack = Need::Other(stack.name().into(), Box::new(move || stack.check()));
-        std::iter::once(stack).chain(self.nawa_in_guests().then(strip)).collect()
+        vec![Need::Other(stack.name().into(), Box::new(move || stack.check()))]
     }
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn workload::Prepared + 'a>> {
@@ -54,13 +51,13 @@ struct Run {
 /// Makes the networks of `test`; hosts that are guests begin to boot.
 fn prepare(test: &Test, emulator: &Emulator, means: &Means, seed: u64) -> Result<Vec<Run>> {
     let program = Program::make(test.stack, means.folder)?;
-    let inside = test.nawa_in_guests().then(|| inside(test, means)).transpose()?;
     let mut runs = Vec::new();
     for (number, primaries) in test.runs().into_iter().enumerate() {
         let seed = seed.wrapping_add(500 * number as u64);
-        let network = Network::build(emulator, test, program.path(), inside.as_ref(), seed)?;
+        let inside = test.nawa_in_guests().then(|| inside(test, means)).transpose()?;
+        let network = Network::build(emulator, test, inside, seed)?;
         let mut nawa = Vec::new();
-        if inside.is_none() {
+        if !test.nawa_in_guests() {
             for (name, host) in [("client", &network.client), ("server", &network.server)] {
                 let text = configuration(test, ["p1", "p2"]);
                 nawa.push(start_nawa(means, host, &[], &format!("{name}{number}"), &text)?);
@@ -79,11 +76,14 @@ fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
     )
 }
 
-/// Nawa as guests have it, without what only a debugger reads: a guest's files are in its memory.
+/// Nawa as guests have it, which have another working directory and can write to `/run` alone.
 fn inside(test: &Test, means: &Means) -> Result<NawaInside> {
-    let program = means.folder.join("nawa");
-    complete("strip", Command::new("strip").arg("-o").args([&program, means.nawa]), "")?;
-    Ok(NawaInside { program, configuration: configuration(test, ["vec0", "vec1"]) })
+    let (nawa, path) = (fs::canonicalize(means.nawa), means.folder.join("guest.toml"));
+    let nawa = nawa.doing(|| format!("find {}", means.nawa.display()))?;
+    fs::write(&path, configuration(test, ["vec0", "vec1"])).doing(|| format!("write {}", path.display()))?;
+    let (nawa, path) = (nawa.display(), path.display());
+    let up = format!("STATE_DIRECTORY=/run/nawa-state {nawa} up {path}");
+    Ok(NawaInside { up, status: format!("{nawa} status --json") })
 }
 
 impl workload::Prepared for Prepared<'_> {

@@ -10,7 +10,7 @@
 //! n-th host behind `a` has 10.p.(10+n).2, that behind `b` 10.p.2.2.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -37,20 +37,18 @@ pub(super) struct Network {
     pub(super) client: Namespace,
     pub(super) server: Namespace,
     clients: Vec<u8>,
-    nawa_in_guests: bool,
+    nawa: Option<NawaInside>,
 }
 
-/// What guests are given that run Nawa.
+/// Lines of shell that start Nawa in a guest, and that ask for its state.
 #[derive(Debug)]
 pub(super) struct NawaInside {
-    pub(super) program: PathBuf,
-    pub(super) configuration: String,
+    pub(super) up: String,
+    pub(super) status: String,
 }
 
 /// Of a namespace's SCTP.
 const COUNTERS: &str = "/proc/net/sctp/snmp";
-
-const CONFIGURATION: &str = "/etc/nawa.toml";
 
 /// The ends that are guests: the server first, then the clients.
 #[derive(Debug, Default)]
@@ -69,8 +67,7 @@ impl Network {
     pub(super) fn build(
         emulator: &Emulator,
         test: &Test,
-        program: &Path,
-        inside: Option<&NawaInside>,
+        nawa: Option<NawaInside>,
         seed: u64,
     ) -> Result<Self> {
         let (client, server) = (Namespace::create("a")?, Namespace::create("b")?);
@@ -85,14 +82,8 @@ impl Network {
             client.ip(&end(&name, a, b))?;
             server.ip(&end(&name, b, a))?;
         }
-        let mut network = Self {
-            wires,
-            guests: Guests::default(),
-            client,
-            server,
-            clients: Vec::new(),
-            nawa_in_guests: inside.is_some(),
-        };
+        let mut network =
+            Self { wires, guests: Guests::default(), client, server, clients: Vec::new(), nawa };
         if test.stack == Stack::LinuxNative {
             // As in guests.
             [&network.client, &network.server]
@@ -101,12 +92,13 @@ impl Network {
         }
         if test.stack.is_in_guests() {
             network.clients = (CLIENTS..).take(test.clients).collect();
-            network.boot(&spec(program, inside))?;
+            network.boot()?;
         }
         Ok(network)
     }
 
-    fn boot(&mut self, spec: &GuestSpec) -> Result<()> {
+    fn boot(&mut self) -> Result<()> {
+        let spec = &spec(self.nawa.is_some());
         let segments: Vec<u8> = self.clients.clone();
         let server = boot(&self.server, SERVER, 0, &segments, spec)?;
         self.guests.booting.push(server);
@@ -126,9 +118,7 @@ impl Network {
     pub(super) fn finish(&mut self) -> Result<()> {
         for booting in self.guests.booting.drain(..) {
             let mut guest = booting.finish()?;
-            if self.nawa_in_guests {
-                guest.run(&format!("nawa up {CONFIGURATION}"))?;
-            }
+            self.nawa.as_ref().map_or(Ok(String::new()), |nawa| guest.run(&nawa.up))?;
             self.guests.up.push(guest);
         }
         Ok(())
@@ -136,9 +126,8 @@ impl Network {
 
     /// What `nawa status --json` says wherever it runs.
     pub(super) fn status(&mut self, nawa: &Path) -> Result<Vec<Value>> {
-        const STATUS: &str = "nawa status --json";
-        if self.nawa_in_guests {
-            let read = |guest: &mut Guest| read_json(STATUS, &guest.run(STATUS)?);
+        if let Some(inside) = &self.nawa {
+            let read = |guest: &mut Guest| read_json("nawa status --json", &guest.run(&inside.status)?);
             return self.guests.up.iter_mut().map(read).collect();
         }
         [&self.client, &self.server].iter().map(|host| status(host, nawa)).collect()
@@ -182,22 +171,16 @@ fn addresses(segment: u8, host: u8) -> [String; PATHS] {
     std::array::from_fn(|path| format!("10.{}.{segment}.{host}", path + 1))
 }
 
-fn spec(program: &Path, inside: Option<&NawaInside>) -> GuestSpec {
-    let mut spec = GuestSpec {
-        modules: vec!["sctp".into()],
+fn spec(runs_nawa: bool) -> GuestSpec {
+    // What filters of clsact need.
+    let more: &[&str] = if runs_nawa { &["sch_ingress", "cls_bpf"] } else { &[] };
+    GuestSpec {
+        modules: ["sctp"].iter().chain(more).map(|&name| name.to_owned()).collect(),
         // Its kernel has no digest that a cookie could be signed by; without one it refuses to listen.
         sysctls: vec![("net.sctp.cookie_hmac_alg".into(), "none".into())],
-        programs: vec![program.into()],
+        memory_mb: runs_nawa.then_some(256),
         ..GuestSpec::default()
-    };
-    if let Some(NawaInside { program, configuration }) = inside {
-        // What filters of clsact need.
-        spec.modules.extend(["sch_ingress".into(), "cls_bpf".into()]);
-        spec.programs.push(program.clone());
-        spec.files.push((CONFIGURATION.into(), configuration.clone().into_bytes()));
-        spec.memory_mb = Some(256);
     }
-    spec
 }
 
 /// Begins to boot host `number` behind `host`, that of `segment`, which reaches what is in the segments `others`.

@@ -1,8 +1,7 @@
 //! The program that transfers, `transfer.c`, and one run of it at both ends.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::network::{Network, Place};
 use super::test::{Stack, Test};
 use crate::command::complete;
 use crate::error::{Doing, Error, Result};
-use crate::guest::Job;
+use crate::guest::{Job, write_program};
 use crate::namespace::Namespace;
 use crate::program::Process;
 
@@ -36,13 +35,8 @@ impl Program {
         if stack == Stack::Usrsctp {
             return Self::compile(folder);
         }
-        let (path, executable) = (folder.join("transfer"), Permissions::from_mode(0o755));
-        let made = fs::write(&path, FOR_KERNEL).and_then(|()| fs::set_permissions(&path, executable));
-        made.doing(|| format!("write {}", path.display())).map(|()| Self(path))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
+        let path = folder.join("transfer");
+        write_program(&path, FOR_KERNEL).map(|()| Self(path))
     }
 
     /// Holds senders of usrsctp back until this is dropped (`transfer.c`).
@@ -56,9 +50,8 @@ impl Program {
     /// Starts it at `place` with `words`; it is ended after `limit`.
     fn start(&self, place: Place, words: &[String], limit: Duration) -> Result<Running> {
         match place {
-            // Programs of this machine have their name alone there.
             Place::Guest(guest) => {
-                Ok(Running::Guest(guest.start(&format!("exec transfer {}", words.join(" ")))?))
+                Ok(Running::Guest(guest.start(&format!("exec {} {}", self.0.display(), words.join(" ")))?))
             }
             Place::Host(host) => self.start_on(host, words, limit),
         }

@@ -14,22 +14,28 @@ use std::time::Duration;
 use crate::background::spawn;
 use crate::clock;
 use crate::error::{Doing, Error, Result};
+use crate::program;
 
 const READY: &str = "nawa-guest: ready";
 
 /// The number of what the guest says of itself; jobs are counted from 1.
 const ITSELF: u64 = 0;
 
-/// The guest's first program, which carries out `steps`, each a command of one line, before it listens.
+/// The guest's first program, which carries out `steps`, each a command of one line, before it listens. The kernel has mounted
+/// `/dev`; busybox is first in the path, so that its programs are the same on every machine, but has an `ip` that knows little.
 pub(super) fn init(steps: &[String]) -> String {
     let steps: String = steps.iter().map(|step| format!("step {step}\n")).collect();
+    let busybox = program::find("busybox".as_ref()).unwrap_or_else(|| "/bin/busybox".into());
+    let (busybox, path) = (busybox.display(), std::env::var("PATH").unwrap_or_default());
     format!(
-        r#"#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/sbin:/usr/sbin:/bin:/usr/bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
+        r#"#!{busybox} sh
+{busybox} mount -t proc proc /proc
+{busybox} mount -t sysfs sys /sys
+{busybox} mount -t tmpfs run /run
+{busybox} mkdir /run/bin
+{busybox} --install -s /run/bin
+{busybox} rm /run/bin/ip
+export PATH='/run/bin:{path}'
 exec </dev/ttyS0 >/dev/ttyS0 2>&1
 stty raw -echo
 step() {{
