@@ -107,9 +107,9 @@ fn endure(name: &str, seed: u64, faults: impl Iterator<Item = (Fault, bool)>) {
         if late && first.is_none() {
             first = Some(sizes(&trial));
         }
-        trial.strike(fault).expect("a fault");
+        trial.set(fault, true).expect("a fault");
         pause(LASTS);
-        trial.mend(fault).expect("it ends");
+        trial.set(fault, false).expect("it ends");
         let mended = monotonic();
         amiss.extend(await_recovery(&trial, &format!("{fault:?}")));
         let (at, took) = ((monotonic() - began).as_secs(), (monotonic() - mended).as_secs_f64());

@@ -68,9 +68,11 @@ const NAT: usize = 3;
 /// All of it; dropping it removes it.
 pub(super) struct Convoy {
     // Dropped in this order.
-    wires: Vec<Wire>,
+    /// The uplinks, in order.
+    pub(super) wires: Vec<Wire>,
     pub(super) medium: Medium,
-    net: Namespace,
+    /// Where what is unplugged lies, too.
+    pub(super) net: Namespace,
     pub(super) hub: Namespace,
     /// The interface of each vehicle's mesh that carries IP.
     mesh_interface: &'static str,
@@ -124,11 +126,6 @@ impl Convoy {
         host.ip(&others.map(way).collect::<Vec<_>>())
     }
 
-    /// Where what is unplugged lies.
-    pub(super) fn drawer(&self) -> &Namespace {
-        &self.net
-    }
-
     fn add_uplink(
         &self,
         emulator: &Emulator,
@@ -179,22 +176,6 @@ impl Convoy {
         output(&self.net, "nft", &[rules]).map(drop)
     }
 
-    /// Cuts or restores an uplink.
-    pub(super) fn set_up(&self, uplink: usize, up: bool) -> Result<()> {
-        self.wires[uplink].set_up(up);
-        Ok(())
-    }
-
-    /// The uplinks, in order.
-    pub(super) fn wires(&self) -> &[Wire] {
-        &self.wires
-    }
-
-    /// Sets the time of all uplinks to zero.
-    pub(super) fn restart_links(&self) {
-        self.wires.iter().for_each(Wire::restart);
-    }
-
     /// Bytes of frames that were given to an uplink since then, both ways.
     pub(super) fn bytes(&self, uplink: usize) -> Result<u64> {
         Ok(self.wires[uplink].stats()?.iter().map(|stats| stats.offered.bytes.get()).sum())
@@ -206,10 +187,9 @@ impl Convoy {
     }
 
     /// Takes `vehicle` out of everybody's range, or back.
-    pub(super) fn set_in_range(&self, vehicle: usize, in_range: bool) -> Result<()> {
+    pub(super) fn set_in_range(&self, vehicle: usize, in_range: bool) {
         let position = Position::chain(VEHICLES, SPACING_M)[vehicle];
         self.medium.place(vehicle, if in_range { position } else { Position { y: FAR_M, ..position } });
-        Ok(())
     }
 }
 

@@ -48,53 +48,48 @@ pub enum Fault {
 }
 
 impl Field {
-    /// Lets a fault begin.
-    pub(super) fn strike(&self, fault: Fault) -> Result<()> {
+    /// Lets a fault begin, or ends it.
+    pub(super) fn set(&self, fault: Fault, on: bool) -> Result<()> {
+        let (convoy, radio) = (&self.convoy, if on { "down" } else { "up" });
         match fault {
-            Fault::NewAddress => {
+            Fault::NewAddress if on => {
                 self.addresses.set(self.addresses.get() % 200 + 1);
-                self.convoy.set_nat(self.addresses.get())
+                convoy.set_nat(self.addresses.get())
             }
-            Fault::Lost(uplink) => self.convoy.set_up(uplink, false),
+            Fault::Lost(uplink) => {
+                convoy.wires[uplink].set_up(!on);
+                Ok(())
+            }
+            Fault::OutOfRange(vehicle) => {
+                convoy.set_in_range(vehicle, !on);
+                Ok(())
+            }
             Fault::Off(vehicle) => {
-                self.signal(vehicle, Signal::KILL);
-                self.radio(vehicle, "down")
+                if on {
+                    self.signal(vehicle, Signal::KILL);
+                }
+                self.radio(vehicle, radio)?;
+                if on { Ok(()) } else { self.start_vehicle(vehicle) }
             }
-            Fault::OutOfRange(vehicle) => self.convoy.set_in_range(vehicle, false),
-            Fault::Killed(vehicle) => {
+            Fault::Killed(vehicle) if on => {
                 self.signal(vehicle, Signal::KILL);
                 Ok(())
             }
-            Fault::Down(vehicle) => self.radio(vehicle, "down"),
-            Fault::Unplugged(vehicle) => {
-                self.radio(vehicle, &format!("netns {}", self.convoy.drawer().name()))
-            }
-            Fault::Deleted(vehicle, interface) => {
-                self.convoy.vehicle(vehicle).ip(&[format!("link del {interface}")])
-            }
-            Fault::Without(vehicle, section) => self.reload(vehicle, |text| without(text, section)),
-            Fault::Broken(vehicle, section) => {
-                self.reload(vehicle, |text| text.replacen(section, &format!("{section}\nnonsense = 1"), 1))
-            }
-        }
-    }
-
-    /// Ends it.
-    pub(super) fn mend(&self, fault: Fault) -> Result<()> {
-        match fault {
-            Fault::NewAddress | Fault::Deleted(..) => Ok(()),
-            Fault::Lost(uplink) => self.convoy.set_up(uplink, true),
-            Fault::Off(vehicle) => {
-                self.radio(vehicle, "up")?;
-                self.start_vehicle(vehicle)
-            }
-            Fault::OutOfRange(vehicle) => self.convoy.set_in_range(vehicle, true),
             Fault::Killed(vehicle) => self.start_vehicle(vehicle),
-            Fault::Down(vehicle) => self.radio(vehicle, "up"),
+            Fault::Down(vehicle) => self.radio(vehicle, radio),
+            Fault::Unplugged(vehicle) if on => self.radio(vehicle, &format!("netns {}", convoy.net.name())),
             Fault::Unplugged(vehicle) => {
-                let name = self.convoy.vehicle(vehicle).name();
-                self.convoy.drawer().ip(&[format!("link set {INTERFACE} netns {name}")])?;
-                self.radio(vehicle, "up")
+                let name = convoy.vehicle(vehicle).name();
+                convoy.net.ip(&[format!("link set {INTERFACE} netns {name}")])?;
+                self.radio(vehicle, radio)
+            }
+            Fault::Deleted(vehicle, interface) if on => {
+                convoy.vehicle(vehicle).ip(&[format!("link del {interface}")])
+            }
+            Fault::NewAddress | Fault::Deleted(..) => Ok(()),
+            Fault::Without(vehicle, section) if on => self.reload(vehicle, |text| without(text, section)),
+            Fault::Broken(vehicle, section) if on => {
+                self.reload(vehicle, |text| text.replacen(section, &format!("{section}\nnonsense = 1"), 1))
             }
             Fault::Without(vehicle, _) | Fault::Broken(vehicle, _) => self.reload(vehicle, str::to_owned),
         }
@@ -106,7 +101,7 @@ impl Field {
 
     /// Sends the daemon of `vehicle` a signal.
     fn signal(&self, vehicle: usize, signal: Signal) {
-        for pid in pids(self.convoy.vehicle(vehicle), self.nawa()) {
+        for pid in pids(self.convoy.vehicle(vehicle), &self.nawa) {
             // One that has ended meanwhile needs none.
             let _ = kill_process(pid, signal);
         }

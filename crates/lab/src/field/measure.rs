@@ -1,16 +1,16 @@
 //! One sample: everything at once, while things happen.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use super::convoy::{LTE, UPLINKS, USER};
 use super::fault::{LENGTH, TIMELINE};
 use super::hazards::Hazards;
-use super::running::{Field, Place, wait_until};
+use super::running::{Field, wait_until};
 use super::system::{Strand, System};
 use super::traffic::{Association, REQUESTS_A_SECOND, Traffic};
 use crate::bicast::check_usrsctp;
 use crate::clock;
+use crate::emulator::Wire;
 use crate::error::{Doing, Result};
 use crate::program::on_cpu;
 use crate::series;
@@ -39,19 +39,17 @@ impl Workload for Test {
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         Ok(Box::new(move || {
-            let (nawa, folder) = (&*site.options.nawa, site.folder.path());
-            let place = Place { nawa, folder, emulator: site.emulator, seed: site.seed };
-            let field = Field::build(self.system, &place)?;
+            let field = Field::build(self.system, &site.means(), site.emulator, site.seed)?;
             field.start()?;
             let names = UPLINKS.map(|uplink| uplink.name);
-            series::beside(&site, &names, field.convoy.wires(), || field.measure())
+            series::beside(&site, &names, &field.convoy.wires, || field.measure())
         }))
     }
 }
 
 impl Field {
     fn measure(&self) -> Result<Sample> {
-        self.convoy.restart_links();
+        self.convoy.wires.iter().for_each(Wire::restart);
         let hazards = Hazards::start(&self.convoy, self.system.flood_interface())?;
         let traffic = Traffic::start(self.convoy.vehicle(USER), &self.convoy.hub, self.way())?;
         let association = Association::start(&self.convoy, &self.program)?;
@@ -59,12 +57,12 @@ impl Field {
         let (began, busy) = (clock::now(), Busy::now()?);
         let mut arrived = vec![(Duration::ZERO, traffic.received())];
         for second in 0..LENGTH.as_secs() {
-            for (Range { start, end }, fault, _) in TIMELINE {
-                if start == second {
-                    self.strike(fault)?;
+            for (time, fault, _) in TIMELINE {
+                if time.start == second {
+                    self.set(fault, true)?;
                 }
-                if end == second {
-                    self.mend(fault)?;
+                if time.end == second {
+                    self.set(fault, false)?;
                 }
             }
             wait_until(began + Duration::from_secs(second + 1));

@@ -10,33 +10,23 @@ use super::convoy::{Convoy, HUB_INNER, POLICED, USER, VEHICLES, hub_address};
 use super::system::{Identities, Strand, System, hub_file, vehicle_file};
 use super::traffic::Way;
 use crate::bicast::transfer::Program;
-use crate::cleanup;
-use crate::clock;
-use crate::congestion;
 use crate::dcf::INTERFACE;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
 use crate::ping;
 use crate::program::output;
-use crate::system::Identity;
+use crate::system::{Identity, Means};
+use crate::{cleanup, clock, congestion};
 
 /// For the hub to answer, once all has been started.
 const READY_LIMIT: Duration = Duration::from_secs(15);
-
-/// Where a convoy is made.
-pub(super) struct Place<'a> {
-    pub(super) nawa: &'a Path,
-    pub(super) folder: &'a Path,
-    pub(super) emulator: &'a Emulator,
-    pub(super) seed: u64,
-}
 
 /// The convoy with a system.
 pub(super) struct Field {
     pub(super) system: System,
     pub(super) convoy: Convoy,
-    nawa: PathBuf,
+    pub(super) nawa: PathBuf,
     folder: PathBuf,
     /// What transfers over SCTP.
     pub(super) program: Program,
@@ -45,11 +35,11 @@ pub(super) struct Field {
 
 impl Field {
     /// Nothing runs yet.
-    pub(super) fn build(system: System, place: &Place) -> Result<Self> {
-        let (nawa, folder) = (place.nawa.to_owned(), place.folder.to_owned());
+    pub(super) fn build(system: System, means: &Means, emulator: &Emulator, seed: u64) -> Result<Self> {
+        let (nawa, folder) = (means.nawa.to_owned(), means.folder.to_owned());
         let program = Program::compile(&folder)?;
         let from_drivers = system.has(Strand::Flood);
-        let convoy = Convoy::build(place.emulator, system.mesh_interface(), from_drivers, place.seed)?;
+        let convoy = Convoy::build(emulator, system.mesh_interface(), from_drivers, seed)?;
         let field = Self { system, convoy, nawa, folder, program, addresses: Cell::new(1) };
         field.write_files()?;
         Ok(field)
@@ -65,10 +55,6 @@ impl Field {
             self.allow_subflows()?;
         }
         ping::await_answer(self.convoy.vehicle(USER), self.way().hub.into(), READY_LIMIT)
-    }
-
-    pub(super) fn nawa(&self) -> &Path {
-        &self.nawa
     }
 
     pub(super) fn vehicle_path(&self, vehicle: usize) -> PathBuf {

@@ -73,10 +73,7 @@ impl System {
 
     /// The kernel's congestion control where no strand brings one.
     pub(super) fn congestion_control(self) -> Option<&'static str> {
-        match self {
-            System::Stock => Some("bbr"),
-            _ => None,
-        }
+        (self == System::Stock).then_some("bbr")
     }
 }
 

@@ -9,13 +9,14 @@ use tempfile::TempDir;
 use super::convoy::{USER, VEHICLES};
 use super::fault::Fault;
 use super::hazards::Hazards;
-use super::running::{Field, Place, pids};
+use super::running::{Field, pids};
 use super::system::System;
 use super::traffic::Traffic;
 use crate::bicast::check_usrsctp;
 use crate::emulator::Emulator;
 use crate::error::Result;
 use crate::namespace::Namespace;
+use crate::system::Means;
 use crate::{cleanup, controls, program};
 
 /// The convoy; dropping it removes it.
@@ -37,8 +38,8 @@ impl Trial {
         let registrations = controls::lock()?;
         let folder = cleanup::folder("")?;
         let emulator = Emulator::start()?;
-        let place = Place { nawa, folder: folder.path(), emulator: &emulator, seed };
-        let field = Field::build(System::Nawa, &place)?;
+        let means = Means { nawa, folder: folder.path() };
+        let field = Field::build(System::Nawa, &means, &emulator, seed)?;
         Ok(Self { load: None, field, _emulator: emulator, _registrations: registrations, _folder: folder })
     }
 
@@ -70,16 +71,11 @@ impl Trial {
 
     /// The daemon of a host, if one runs.
     pub fn daemon(&self, host: &Namespace) -> Option<Pid> {
-        pids(host, self.field.nawa()).next()
+        pids(host, &self.field.nawa).next()
     }
 
-    /// Lets a fault begin.
-    pub fn strike(&self, fault: Fault) -> Result<()> {
-        self.field.strike(fault)
-    }
-
-    /// Ends it.
-    pub fn mend(&self, fault: Fault) -> Result<()> {
-        self.field.mend(fault)
+    /// Lets a fault begin, or ends it.
+    pub fn set(&self, fault: Fault, on: bool) -> Result<()> {
+        self.field.set(fault, on)
     }
 }
