@@ -184,9 +184,10 @@ fn delays(events: &[Event], test: &RelayTest) -> Vec<Duration> {
 }
 
 fn sample(round_trips: &Pings, relays: Fields<f64>) -> Sample {
-    let &Pings { mean_us, p99_us, lost } = round_trips;
-    let mut sample = Sample::from(vec![("one_way_us", mean_us / 2.0), ("p99_us", p99_us / 2.0)]);
+    let &Pings { rtt_mean_us, rtt_p99_us, sent, received } = round_trips;
+    let mut sample = Sample::from(vec![("one_way_us", rtt_mean_us / 2.0), ("p99_us", rtt_p99_us / 2.0)]);
     sample.add(relays);
+    let lost = sent.saturating_sub(received);
     sample.remark = (lost > 0).then(|| format!("{lost} pings of a run were not answered"));
     sample
 }
