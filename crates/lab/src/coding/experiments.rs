@@ -161,7 +161,7 @@ fn experiment_of(
             wait: Duration::from_millis(wait_ms),
             plan: Plan {
                 flows: cell.get("flows").map(|flows: usize| flows.max(1))?,
-                both_ways: cell.text("directions") == "2",
+                ways: cell.get("directions").map(|ways: usize| ways.max(1))?,
                 window: cell.get("window_segments")?,
                 end: timing.end,
             },

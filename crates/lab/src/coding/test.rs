@@ -37,8 +37,8 @@ impl Test {
         let time = match self.plan.end {
             End::Time(time) => time,
             End::Packets(packets) => {
-                let flows = self.plan.flows as u64 * if self.plan.both_ways { 2 } else { 1 };
-                let bits = (packets * flows * SEGMENT * 8) as f64;
+                let flows = self.plan.flows * self.plan.ways;
+                let bits = (packets * flows as u64 * SEGMENT * 8) as f64;
                 let rate = PLAIN_MBPS[self.hops.clamp(1, PLAIN_MBPS.len()) - 1];
                 Duration::from_secs_f64(bits / rate / 1e6)
             }

@@ -31,8 +31,8 @@ pub(super) type Host<'a> = (&'a Namespace, Ipv4Addr);
 pub(super) struct Plan {
     /// So many at once, each way that there are any.
     pub(super) flows: usize,
-    /// From either end to the other, or only from the first to the last.
-    pub(super) both_ways: bool,
+    /// 2: from either end to the other; 1: only from the first to the last.
+    pub(super) ways: usize,
     /// The window that receivers advertise at most, in segments.
     pub(super) window: u32,
     pub(super) end: End,
@@ -81,104 +81,55 @@ impl Outcome {
 
 /// Carries out `plan` between two `hosts`. Fails if it takes longer than `limit`.
 pub(super) fn run(hosts: [Host; 2], plan: &Plan, limit: Duration) -> Result<Outcome> {
-    let mut transfer = Transfer::start(hosts, plan)?;
-    while !transfer.is_over(plan, limit)? {
-        transfer.step(plan)?;
-    }
-    transfer.outcome(plan)
-}
-
-struct Transfer {
-    pipes: Pipes,
-    /// The end that each flow comes from: 0 or 1.
-    from: Vec<usize>,
-    looked: Duration,
-    /// The sum of the round-trip times looked at, and how many.
-    rtts: (Duration, u32),
-}
-
-impl Transfer {
-    fn start(hosts: [Host; 2], plan: &Plan) -> Result<Self> {
-        let ways = if plan.both_ways { 2 } else { 1 };
-        let mut transfer = Self {
-            pipes: Pipes::new()?,
-            from: Vec::new(),
-            looked: Duration::ZERO,
-            rtts: (Duration::ZERO, 0),
-        };
-        for number in 0..plan.flows {
-            for from in 0..ways {
-                transfer.begin([hosts[from], hosts[1 - from]], from, number, plan)?;
-            }
+    let (bytes, end) = match plan.end {
+        End::Packets(packets) => (Some(packets * SEGMENT), limit),
+        End::Time(time) => (None, time),
+    };
+    // The end that each flow comes from.
+    let (mut pipes, mut from) = (Pipes::new()?, Vec::new());
+    for number in 0..plan.flows {
+        for (way, port) in PORTS.into_iter().enumerate().take(plan.ways) {
+            let ((source, _), (target, address)) = (hosts[way], hosts[1 - way]);
+            let address = SocketAddr::from((address, port.saturating_add(number as u16)));
+            let window = plan.window.saturating_mul(SEGMENT as u32);
+            pipes.listen((target, address), bytes, (Some(RECEIVE_BUFFER), Some(window)))?;
+            pipes.connect(from.len(), (source, address), CONGESTION_CONTROL)?;
+            from.push(way);
         }
-        Ok(transfer)
     }
-
-    /// A flow from the first of two hosts, end `from`, to the second.
-    fn begin(
-        &mut self,
-        [(source, _), (target, address)]: [Host; 2],
-        from: usize,
-        number: usize,
-        plan: &Plan,
-    ) -> Result<()> {
-        let port = PORTS[from].saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
-        let address = SocketAddr::from((address, port));
-        let window = plan.window.saturating_mul(SEGMENT as u32);
-        let bytes = if let End::Packets(packets) = plan.end { Some(packets * SEGMENT) } else { None };
-        self.pipes.listen((target, address), bytes, (Some(RECEIVE_BUFFER), Some(window)))?;
-        self.pipes.connect(self.from.len(), (source, address), CONGESTION_CONTROL)?;
-        self.from.push(from);
-        Ok(())
-    }
-
-    fn is_over(&self, plan: &Plan, limit: Duration) -> Result<bool> {
-        let now = self.pipes.now();
+    let (mut looked, mut rtts) = (Duration::ZERO, Vec::new());
+    let has_all = |pipe: &Pipe| bytes.is_some_and(|bytes| pipe.received >= bytes) && is_acknowledged(pipe);
+    while !pipes.all.iter().all(has_all) {
+        let now = pipes.now();
+        if now >= looked + LOOK_EVERY {
+            looked = now;
+            let begun = pipes.all.iter().filter(|pipe| pipe.received > 0);
+            rtts.extend(begun.filter_map(|pipe| Some(tcp::info(pipe.sender.as_ref()?).ok()?.rtt)));
+        }
         match plan.end {
-            End::Time(time) => Ok(now >= time),
-            End::Packets(packets) if now < limit => {
-                let has_all = |pipe: &Pipe| pipe.received >= packets * SEGMENT && is_acknowledged(pipe);
-                Ok(self.pipes.all.iter().all(has_all))
+            End::Time(_) if now >= end => break,
+            End::Packets(_) if now >= end => {
+                return Err(Error::Late { what: "the transfer did not end".into(), seconds: end.as_secs() });
             }
-            End::Packets(_) => {
-                Err(Error::Late { what: "the transfer did not end".into(), seconds: limit.as_secs() })
-            }
+            _ => pipes.step((looked + LOOK_EVERY).min(end).saturating_sub(now))?,
         }
     }
-
-    /// Moves what can be moved, and looks at round-trip times when it is time to.
-    fn step(&mut self, plan: &Plan) -> Result<()> {
-        let end = if let End::Time(time) = plan.end { time } else { Duration::MAX };
-        let next = (self.looked + LOOK_EVERY).min(end);
-        self.pipes.step(next.saturating_sub(self.pipes.now()))?;
-        let now = self.pipes.now();
-        if now >= self.looked + LOOK_EVERY {
-            self.looked = now;
-            let begun = self.pipes.all.iter().filter(|pipe| pipe.received > 0);
-            let rtts = begun.filter_map(|pipe| Some(tcp::info(pipe.sender.as_ref()?).ok()?.rtt));
-            self.rtts = rtts.fold(self.rtts, |(sum, count), rtt| (sum + rtt, count + 1));
-        }
-        Ok(())
+    let last = pipes.all.iter().map(|pipe| pipe.last).max().unwrap_or_default();
+    let time = if bytes.is_some() { last } else { pipes.now() };
+    let rtt = rtts.iter().sum::<Duration>() / rtts.len().max(1) as u32;
+    let mut outcome = Outcome { time, rtt, ..Outcome::default() };
+    for (pipe, from) in pipes.all.iter().zip(from) {
+        let info = |end: &Option<OwnedFd>| end.as_ref().map_or(Ok(TcpInfo::default()), tcp::info);
+        let both = info(&pipe.sender).and_then(|sender| Ok((sender, info(&pipe.receiver)?)));
+        let (sender, receiver) = both.doing(|| "ask for the state of a flow".into())?;
+        let ends = [&mut outcome.there, &mut outcome.back];
+        ends[from].data += u64::from(sender.segments_sent);
+        ends[1 - from].acks += u64::from(receiver.segments_sent);
+        outcome.bytes += pipe.received;
+        outcome.retransmitted += u64::from(sender.retransmitted);
+        outcome.window = outcome.window.max(sender.snd_wnd);
     }
-
-    fn outcome(&self, plan: &Plan) -> Result<Outcome> {
-        let (sum, looks) = self.rtts;
-        let last = self.pipes.all.iter().map(|pipe| pipe.last).max().unwrap_or_default();
-        let time = if let End::Time(_) = plan.end { self.pipes.now() } else { last };
-        let mut outcome = Outcome { time, rtt: sum / looks.max(1), ..Outcome::default() };
-        for (pipe, &from) in self.pipes.all.iter().zip(&self.from) {
-            let info = |end: &Option<OwnedFd>| end.as_ref().map_or(Ok(TcpInfo::default()), tcp::info);
-            let both = info(&pipe.sender).and_then(|sender| Ok((sender, info(&pipe.receiver)?)));
-            let (sender, receiver) = both.doing(|| "ask for the state of a flow".into())?;
-            let ends = [&mut outcome.there, &mut outcome.back];
-            ends[from].data += u64::from(sender.segments_sent);
-            ends[1 - from].acks += u64::from(receiver.segments_sent);
-            outcome.bytes += pipe.received;
-            outcome.retransmitted += u64::from(sender.retransmitted);
-            outcome.window = outcome.window.max(sender.snd_wnd);
-        }
-        Ok(outcome)
-    }
+    Ok(outcome)
 }
 
 /// Whether all ACKs have come, so that what nodes counted is all that the transfer made them send.
