@@ -79,9 +79,32 @@ impl Measure for RateTest {
     fn measure(&self, means: &Means, _: u64) -> Result<Sample> {
         let medium = Medium::build(&link::Adjacency::one_way(3), false)?;
         let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
-        let mut bench = Bench { medium: &medium, test: self, means, relay: None, best: None };
-        search(|step| bench.carries(FIRST * STEP.powf(step.into())))?;
-        let best = bench.best.ok_or_else(|| {
+        // As a rate that it carried has left it: what was too much may stay with a relay for a while, as in a set that is
+        // full, and the next rate would suffer from it.
+        let mut kept = None;
+        // Frames per second, the most that were relayed without loss.
+        let mut best: Option<f64> = None;
+        let carries = |step: u32| {
+            let rate = FIRST * STEP.powf(step.into());
+            for _ in 0..ATTEMPTS {
+                let mut relay = match kept.take() {
+                    Some(relay) => relay,
+                    None => Node::start(&medium, 1, self.mode, None, means)?,
+                };
+                let [offered, relayed] = probe(&medium, self, rate)?;
+                relay.check()?;
+                if relayed > offered * (1.0 - LOSS) {
+                    kept = Some(relay);
+                    best = best.into_iter().chain([relayed]).reduce(f64::max);
+                    if offered > rate * OFFERED {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok::<_, Error>(false)
+        };
+        search(carries)?;
+        let best = best.ok_or_else(|| {
             Error::program("flood-rate", format!("{} carries not even {FIRST:.0} frames/s", self.mode.name()))
         })?;
         Ok(vec![("frames_per_s", best)].into())
@@ -102,64 +125,17 @@ fn search<E>(mut carries: impl FnMut(u32) -> Result<bool, E>) -> Result<(), E> {
     Ok(())
 }
 
-/// A relay that is offered one rate after the other.
-struct Bench<'a> {
-    medium: &'a Medium,
-    test: &'a RateTest,
-    means: &'a Means<'a>,
-    /// As a rate that it carried has left it: what was too much may stay with a relay for a while, as in a set that is
-    /// full, and the next rate would suffer from it.
-    relay: Option<Node>,
-    /// Frames per second, the most that were relayed without loss.
-    best: Option<f64>,
-}
-
-impl Bench<'_> {
-    /// Whether `rate` reaches the relay and is relayed.
-    fn carries(&mut self, rate: f64) -> Result<bool> {
-        for _ in 0..ATTEMPTS {
-            let mut relay = match self.relay.take() {
-                Some(relay) => relay,
-                None => Node::start(self.medium, 1, self.test.mode, None, self.means)?,
-            };
-            let probe = probe(self.medium, self.test, rate)?;
-            relay.check()?;
-            if !probe.is_lossless() {
-                continue;
-            }
-            self.relay = Some(relay);
-            self.best = self.best.into_iter().chain([probe.relayed_per_s]).reduce(f64::max);
-            if probe.offered_per_s > rate * OFFERED {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-struct Probe {
-    offered_per_s: f64,
-    relayed_per_s: f64,
-}
-
-impl Probe {
-    fn is_lossless(&self) -> bool {
-        self.relayed_per_s > self.offered_per_s * (1.0 - LOSS)
-    }
-}
-
-/// Sends at `rate` for a while.
-fn probe(medium: &Medium, test: &RateTest, rate: f64) -> Result<Probe> {
+/// Sends at `rate` for a while: how many came to the relay, and how many it sent, per second.
+fn probe(medium: &Medium, test: &RateTest, rate: f64) -> Result<[f64; 2]> {
     let frame = frame(test.mode, MESSAGE_BYTES);
-    let counts = || Ok::<_, Error>((medium.crossed(0, 1)?, medium.sent(1)?));
+    let counts = || Ok::<_, Error>([medium.crossed(0, 1)?, medium.sent(1)?]);
     let before = counts()?;
     let began = clock::now();
     medium.stream(0, &frame, Duration::from_secs_f64(1.0 / rate), test.probe)?;
     let time = began.elapsed().as_secs_f64();
     std::thread::park_timeout(SETTLE);
     let after = counts()?;
-    let per_s = |after: u64, before: u64| (after - before) as f64 / time;
-    Ok(Probe { offered_per_s: per_s(after.0, before.0), relayed_per_s: per_s(after.1, before.1) })
+    Ok([0, 1].map(|of| (after[of] - before[of]) as f64 / time))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::axes::{ALL, FULL, Grid, cases};
 use crate::datagram::ETHERNET;
 use crate::dcf::Medium;
 use crate::error::{Error, Result};
+use crate::ether::Ether;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::network::percent_lost;
 use crate::system::Means;
@@ -50,7 +51,8 @@ const AGAINST_PURE: [Ratio; 1] =
 #[derive(Clone, Debug)]
 pub struct ReachTest {
     nodes: usize,
-    layout: Layout,
+    /// Neighbours in the mean, where nodes are scattered; without, they walk about.
+    degree: Option<u32>,
     loss_percent: u32,
     rules: Rules,
     between: Between,
@@ -69,25 +71,6 @@ enum Between {
     Delayed,
     /// 802.11b at 1 Mbit/s, the paper's: stations contend for the medium, and those that do not hear each other collide.
     Dcf,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Layout {
-    /// Scattered, with so many neighbours in the mean.
-    Still { degree: u32 },
-    /// They walk about.
-    Walking,
-}
-
-impl ReachTest {
-    /// Whether virtual time has the network and the messages of the same case in real time.
-    fn is_as_in_real_time(&self) -> bool {
-        match self.between {
-            Between::Prompt => false,
-            Between::Delayed => true,
-            Between::Dcf => self.nodes == REAL_NODES,
-        }
-    }
 }
 
 /// Nodes that walk have no `degree` of their own. Pure flooding is what suppression is compared with.
@@ -120,7 +103,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
         let cell = if walking { cell.clone().with("degree", "about 20") } else { cell.clone() };
         let test = ReachTest {
             nodes: cell.get("nodes")?,
-            layout: if walking { Layout::Walking } else { Layout::Still { degree: cell.get("degree")? } },
+            degree: (!walking).then(|| cell.get("degree")).transpose()?,
             loss_percent: cell.get("loss_percent")?,
             rules: cell.one_of("algorithm", &[("pure", Rules::PURE), ("suppressed", Rules::SUPPRESSED)])?,
             between: match (cell.text("medium"), cell.text("delay_ms")) {
@@ -162,25 +145,27 @@ impl Measure for ReachTest {
 
     /// The mean over [`NETWORKS`] messages.
     fn measure(&self, means: &Means, seed: u64) -> Result<Sample> {
-        match (self.real, self.layout) {
-            (true, Layout::Still { degree }) => {
+        match self.degree.filter(|_| self.real) {
+            Some(degree) => {
                 let medium = match self.between {
                     Between::Dcf => Medium::build(stations(self, degree, seed)?, seed),
                     _ => Medium::of_links(&network(self, degree, seed)?, link(self), seed),
                 };
                 real::measure(medium?, self.rules, means)
             }
-            _ => simulate(self, seed),
+            None => simulate(self, seed),
         }
     }
 }
 
 fn simulate(test: &ReachTest, seed: u64) -> Result<Sample> {
-    let messages = match test.layout {
-        Layout::Still { degree } if test.is_as_in_real_time() => one_network(test, degree, seed)?,
-        Layout::Still { degree } if test.load_percent > 0 => loaded(test, degree, seed)?,
-        Layout::Still { degree } => still(test, degree, seed)?,
-        Layout::Walking => walking(test, seed),
+    let messages = match (test.degree, test.between) {
+        (None, _) => walking(test, seed),
+        // As the same case in real time.
+        (Some(degree), Between::Delayed) => one_network(test, degree, seed)?,
+        (Some(degree), Between::Dcf) if test.nodes == REAL_NODES => one_network(test, degree, seed)?,
+        (Some(degree), _) if test.load_percent > 0 => loaded(test, degree, seed)?,
+        (Some(degree), _) => still(test, degree, seed)?,
     };
     let mean = |value: &dyn Fn(&Flooded) -> f64| {
         messages.iter().map(value).sum::<f64>() / messages.len().max(1) as f64
@@ -225,10 +210,11 @@ fn one_network(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>>
 }
 
 fn simulation(test: &ReachTest, degree: u32, seed: u64) -> Result<Simulation> {
-    Ok(match test.between {
-        Between::Dcf => Simulation::over_dcf(stations(test, degree, seed)?, test.rules, seed),
-        _ => Simulation::over_links(&network(test, degree, seed)?, link(test), test.rules, seed),
-    })
+    let ether = match test.between {
+        Between::Dcf => Ether::dcf(stations(test, degree, seed)?, seed),
+        _ => Ether::links(&network(test, degree, seed)?, link(test), seed),
+    };
+    Ok(Simulation::new(ether, test.nodes, test.rules, seed))
 }
 
 fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency> {
@@ -255,7 +241,8 @@ fn places(test: &ReachTest, degree: u32, seed: u64) -> Result<(Vec<Position>, f6
 fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
     let mut walk = Walk::new(test.nodes, WALK_SPEED, seed);
     let mut adjacency = |now| Adjacency::within(&walk.positions(now), WALK_RADIUS);
-    let mut simulation = Simulation::over_links(&adjacency(Duration::ZERO), link(test), test.rules, seed);
+    let ether = Ether::links(&adjacency(Duration::ZERO), link(test), seed);
+    let mut simulation = Simulation::new(ether, test.nodes, test.rules, seed);
     let flood = |index: u32| {
         simulation.set_adjacency(&adjacency(WALK_PAUSE * index));
         simulation.flood(index as usize % test.nodes, MESSAGE_BYTES, TTL)
@@ -273,8 +260,14 @@ fn link(test: &ReachTest) -> LinkConfig {
 mod tests {
     use super::*;
 
-    fn run(layout: Layout, rules: Rules, loss_percent: u32, between: Between, load_percent: u32) -> [f64; 2] {
-        let test = ReachTest { nodes: 100, layout, loss_percent, rules, between, real: false, load_percent };
+    fn run(
+        degree: Option<u32>,
+        rules: Rules,
+        loss_percent: u32,
+        between: Between,
+        load_percent: u32,
+    ) -> [f64; 2] {
+        let test = ReachTest { nodes: 100, degree, loss_percent, rules, between, real: false, load_percent };
         let sample = simulate(&test, 1).unwrap();
         [sample.metrics[0].1, sample.metrics[1].1]
     }
@@ -282,7 +275,7 @@ mod tests {
     #[test]
     fn on_a_medium_that_contends_suppression_takes_half_the_frames_and_reaches_as_many() {
         let run = |degree, load| {
-            let of = |rules| run(Layout::Still { degree }, rules, 0, Between::Dcf, load);
+            let of = |rules| run(Some(degree), rules, 0, Between::Dcf, load);
             [Rules::PURE, Rules::SUPPRESSED].map(of)
         };
         for (degree, load) in [(20, 10), (20, 50), (14, 10), (10, 10)] {
@@ -303,7 +296,7 @@ mod tests {
 
     #[test]
     fn nodes_that_walk_take_fewer_frames_with_suppression() {
-        let walking = |rules| run(Layout::Walking, rules, 20, Between::Prompt, 0);
+        let walking = |rules| run(None, rules, 20, Between::Prompt, 0);
         let [pure, suppressed] = [Rules::PURE, Rules::SUPPRESSED].map(walking);
         assert!(suppressed[1] < pure[1] && suppressed[0] <= 1.0, "{pure:?} {suppressed:?}");
     }
@@ -311,8 +304,7 @@ mod tests {
     #[test]
     fn suppression_reaches_nearly_everybody_with_few_frames_where_a_fifth_is_lost() {
         // Virtual time and fixed seeds: these are no measurements, but what the code computes.
-        let still = Layout::Still { degree: 20 };
-        let [reached, sent] = run(still, Rules::SUPPRESSED, 20, Between::Prompt, 0);
+        let [reached, sent] = run(Some(20), Rules::SUPPRESSED, 20, Between::Prompt, 0);
         assert!(reached >= 0.99 && sent <= 40.0, "{reached} {sent}");
     }
 }

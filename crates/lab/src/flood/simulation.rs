@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use flood::suppression::Rules as Suppressing;
 use flood::{Format, Padding, Rules, Suppression, Verdict, Window, Wire, frame::Kind};
-use link::dcf::{DcfConfig, Destination};
-use link::{Adjacency, Arrival, LinkConfig};
+use link::dcf::Destination;
+use link::{Adjacency, Arrival};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
@@ -51,18 +51,8 @@ pub(crate) struct Flooded {
 }
 
 impl Simulation {
-    /// Nobody has sent anything; nodes hear each other over links. All chances are drawn from `seed`.
-    pub(crate) fn over_links(adjacency: &Adjacency, link: LinkConfig, rules: Suppressing, seed: u64) -> Self {
-        Self::new(Ether::links(adjacency, link, seed), adjacency.nodes(), rules, seed)
-    }
-
-    /// The same, and they are 802.11 stations.
-    pub(crate) fn over_dcf(config: DcfConfig, rules: Suppressing, seed: u64) -> Self {
-        let nodes = config.stations.len();
-        Self::new(Ether::dcf(config, seed), nodes, rules, seed)
-    }
-
-    fn new(ether: Ether, nodes: usize, rules: Suppressing, seed: u64) -> Self {
+    /// So many nodes on `ether`, and nobody has sent anything. All chances of theirs are drawn from `seed`.
+    pub(crate) fn new(ether: Ether, nodes: usize, rules: Suppressing, seed: u64) -> Self {
         let format = Format::new(Wire::One, None);
         let node = |id: usize| Node {
             window: Window::new(Rules { format, id: number(id), rate_limit: None }),
@@ -226,10 +216,15 @@ fn rng(seed: u64, node: usize) -> ChaCha8Rng {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use link::dcf;
+    use link::{LinkConfig, dcf};
+
+    fn on(adjacency: &Adjacency, rules: Suppressing, seed: u64) -> Simulation {
+        let ether = Ether::links(adjacency, LinkConfig::default(), seed);
+        Simulation::new(ether, adjacency.nodes(), rules, seed)
+    }
 
     fn run(adjacency: &Adjacency, rules: Suppressing, seed: u64) -> Flooded {
-        Simulation::over_links(adjacency, LinkConfig::default(), rules, seed).flood(0, 100, TTL)
+        on(adjacency, rules, seed).flood(0, 100, TTL)
     }
 
     #[test]
@@ -245,15 +240,13 @@ mod tests {
 
     #[test]
     fn ttl_ends_a_message_that_many_hops_away() {
-        let mut chain =
-            Simulation::over_links(&Adjacency::chain(10), LinkConfig::default(), Suppressing::PURE, 1);
+        let mut chain = on(&Adjacency::chain(10), Suppressing::PURE, 1);
         assert_eq!(chain.flood(0, 100, 4).reached, 5);
     }
 
     #[test]
     fn a_node_takes_no_message_twice_and_every_message_once() {
-        let mut net =
-            Simulation::over_links(&Adjacency::grid(5, 5), LinkConfig::default(), Suppressing::PURE, 1);
+        let mut net = on(&Adjacency::grid(5, 5), Suppressing::PURE, 1);
         for round in 0..50 {
             assert_eq!(net.flood(round % 25, 20, TTL).reached, 25);
         }
@@ -261,9 +254,9 @@ mod tests {
 
     #[test]
     fn on_the_air_relays_wait_for_whom_they_hear_and_collide_with_others() {
-        let flood = |stations, seed| {
-            let config = DcfConfig::new(dcf::Phy::b1(), stations);
-            Simulation::over_dcf(config, Suppressing::PURE, seed).flood(0, 100, TTL)
+        let flood = |stations: Vec<_>, seed| {
+            let (nodes, config) = (stations.len(), dcf::DcfConfig::new(dcf::Phy::b1(), stations));
+            Simulation::new(Ether::dcf(config, seed), nodes, Suppressing::PURE, seed).flood(0, 100, TTL)
         };
         // Those that hear each other take turns.
         let Flooded { reached, transmissions, last } = flood(dcf::Position::chain(5, 20.0), 1);
