@@ -134,12 +134,12 @@ impl Connector {
             let socket = make_with(SocketFlags::CLOEXEC, self.multipath)?;
             sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CONNECT_LIMIT))?;
             rustix::net::connect(&socket, &self.address)?;
-            Ok(TcpStream::from(socket))
+            prepared(socket.into())
         })?
     }
 
     /// Does `work` over a connection, and, where one breaks, over another.
-    fn again_and_again(&self, over: &AtomicBool, work: impl Fn(TcpStream)) {
+    fn again_and_again(&self, over: &AtomicBool, mut work: impl FnMut(TcpStream)) {
         while !over.load(Relaxed) {
             match self.connect() {
                 Ok(stream) => work(stream),
@@ -156,18 +156,20 @@ fn serve(listener: &TcpListener, over: &AtomicBool, work: &Work) {
     std::thread::scope(|scope| {
         while !over.load(Relaxed) {
             match listener.accept() {
-                Ok((stream, _)) if stream.set_nonblocking(false).is_ok() => {
-                    scope.spawn(move || work(stream, over));
+                Ok((stream, _)) => {
+                    let stream = stream.set_nonblocking(false).and_then(|()| prepared(stream));
+                    scope.spawn(move || stream.map(|stream| work(stream, over)));
                 }
-                _ => std::thread::park_timeout(Duration::from_millis(20)),
+                Err(_) => std::thread::park_timeout(Duration::from_millis(20)),
             }
         }
     });
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_read_timeout(Some(LOOK_EVERY))?;
-    stream.set_write_timeout(Some(LOOK_EVERY))
+    stream.set_write_timeout(Some(LOOK_EVERY))?;
+    Ok(stream)
 }
 
 /// How many bytes were moved: none where there was nothing to be moved in time. At the end of a connection there are no more.
@@ -182,7 +184,6 @@ fn moved(result: io::Result<usize>) -> io::Result<usize> {
 
 fn send_on(mut stream: TcpStream, over: &AtomicBool) {
     let content = [0; 1 << 14];
-    let _ = prepare(&stream);
     while !over.load(Relaxed) {
         if moved(stream.write(&content)).is_err() {
             return;
@@ -193,7 +194,6 @@ fn send_on(mut stream: TcpStream, over: &AtomicBool) {
 
 fn take_in(mut stream: TcpStream, count: &AtomicU64, over: &AtomicBool) {
     let mut buffer = vec![0; 1 << 16];
-    let _ = prepare(&stream);
     while !over.load(Relaxed) {
         let Ok(length) = moved(stream.read(&mut buffer)) else { return };
         count.fetch_add(length as u64, Relaxed);
@@ -203,7 +203,7 @@ fn take_in(mut stream: TcpStream, count: &AtomicU64, over: &AtomicBool) {
 
 fn answer(mut stream: TcpStream, over: &AtomicBool) {
     let (mut buffer, mut asked) = ([0; 4096], 0);
-    let _ = prepare(&stream).and_then(|()| stream.set_nodelay(true));
+    let _ = stream.set_nodelay(true);
     while !over.load(Relaxed) {
         let Ok(length) = moved(stream.read(&mut buffer)) else { return };
         asked += length;
@@ -226,12 +226,9 @@ fn write_whole(stream: &mut TcpStream, mut content: &[u8], over: &AtomicBool) ->
 /// Requests at a steady rate, over one connection as long as it holds; how long each took.
 fn ask(connector: &Connector, over: &AtomicBool) -> Vec<Duration> {
     let (mut next, mut waiting, mut took) = (clock::now(), VecDeque::new(), Vec::new());
-    while !over.load(Relaxed) {
-        match connector.connect() {
-            Ok(stream) => drop(ask_over(stream, over, &mut next, &mut waiting, &mut took)),
-            Err(_) => std::thread::park_timeout(LOOK_EVERY),
-        }
-    }
+    connector.again_and_again(over, |stream| {
+        let _ = ask_over(stream, over, &mut next, &mut waiting, &mut took);
+    });
     let end = clock::now();
     // What would have been asked meanwhile, had there been a connection, waits as well.
     while next <= end {
@@ -250,7 +247,6 @@ fn ask_over(
     took: &mut Vec<Duration>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(LOOK_EVERY))?;
     let (mut buffer, mut come) = ([0; 1 << 14], 0);
     for _ in 0..waiting.len() {
         write_whole(&mut stream, &[0; REQUEST], over)?;
@@ -319,7 +315,7 @@ mod tests {
         let over = AtomicBool::new(false);
         let (mut next, mut waiting, mut took) = (clock::now(), VecDeque::from([clock::now()]), Vec::new());
         std::thread::scope(|scope| {
-            scope.spawn(|| answer(listener.accept().unwrap().0, &over));
+            scope.spawn(|| answer(prepared(listener.accept().unwrap().0).unwrap(), &over));
             scope.spawn(|| {
                 clock::poll_until(Duration::from_millis(250), || None::<()>);
                 over.store(true, Relaxed);
