@@ -11,7 +11,7 @@ use super::transfer::{self, Outcome, Program};
 use crate::background::at_once;
 use crate::clock;
 use crate::counters::Counters;
-use crate::emulator::Emulator;
+use crate::emulator::Wire;
 use crate::error::{Doing, Result};
 use crate::experiment::Fields;
 use crate::iperf::Iperf;
@@ -26,7 +26,21 @@ impl Workload for Test {
     }
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn workload::Prepared + 'a>> {
-        let runs = prepare(self, site.emulator, &site.means(), site.seed)?;
+        let (means, mut runs) = (site.means(), Vec::new());
+        let program = Program::make(self.stack, means.folder)?;
+        for (number, primaries) in (0..).zip(self.runs()) {
+            let seed = site.seed.wrapping_add(500 * number);
+            let inside = self.nawa_in_guests().then(|| inside(self, &means)).transpose()?;
+            let network = Network::build(site.emulator, self, inside, seed)?;
+            let mut nawa = Vec::new();
+            if !self.nawa_in_guests() {
+                for (name, host) in [("client", &network.client), ("server", &network.server)] {
+                    let text = configuration(self, ["p1", "p2"]);
+                    nawa.push(start_nawa(&means, host, &[], &format!("{name}{number}"), &text)?);
+                }
+            }
+            runs.push(Run { primaries, network, program: program.clone(), _nawa: nawa });
+        }
         Ok(Box::new(Prepared { test: self, runs, site }))
     }
 }
@@ -46,26 +60,6 @@ struct Run {
     program: Program,
     // Dropped last: what it writes goes there. None where it runs in guests.
     _nawa: Vec<Process>,
-}
-
-/// Makes the networks of `test`; hosts that are guests begin to boot.
-fn prepare(test: &Test, emulator: &Emulator, means: &Means, seed: u64) -> Result<Vec<Run>> {
-    let program = Program::make(test.stack, means.folder)?;
-    let mut runs = Vec::new();
-    for (number, primaries) in test.runs().into_iter().enumerate() {
-        let seed = seed.wrapping_add(500 * number as u64);
-        let inside = test.nawa_in_guests().then(|| inside(test, means)).transpose()?;
-        let network = Network::build(emulator, test, inside, seed)?;
-        let mut nawa = Vec::new();
-        if !test.nawa_in_guests() {
-            for (name, host) in [("client", &network.client), ("server", &network.server)] {
-                let text = configuration(test, ["p1", "p2"]);
-                nawa.push(start_nawa(means, host, &[], &format!("{name}{number}"), &text)?);
-            }
-        }
-        runs.push(Run { primaries, network, program: program.clone(), _nawa: nawa });
-    }
-    Ok(runs)
 }
 
 fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
@@ -102,7 +96,7 @@ type Metrics = Fields<f64>;
 
 fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics> {
     let started = clock::now();
-    run.network.restart_links();
+    run.network.wires.iter().for_each(Wire::restart);
     let beside = test.beside.then(|| start_beside(&run.network)).transpose()?;
     let mut before = None;
     let outcomes = transfer::run(&mut run.network, &run.program, test, &run.primaries, |network| {
@@ -153,11 +147,9 @@ fn metrics(outcomes: &[Outcome], copied: &Counters) -> Metrics {
 }
 
 fn mean(runs: &[Metrics]) -> Metrics {
-    let mean = |index: usize| {
-        let sum: f64 = runs.iter().map(|metrics| metrics[index].1).sum();
-        (runs[0][index].0, sum / runs.len() as f64)
-    };
-    (0..runs.first().map_or(0, Vec::len)).map(mean).collect()
+    let sum = |index: usize| runs.iter().map(|metrics| metrics[index].1).sum::<f64>();
+    let names = runs.iter().take(1).flatten().map(|(name, _)| *name);
+    names.enumerate().map(|(index, name)| (name, sum(index) / runs.len() as f64)).collect()
 }
 
 /// Of both ends: bytes that they sent, those of the copies beside them, and how many copies.

@@ -31,8 +31,10 @@ const CLIENTS: u8 = 10;
 #[derive(Debug)]
 pub(super) struct Network {
     // Dropped in this order.
-    wires: Vec<Wire>,
-    guests: Guests,
+    pub(super) wires: Vec<Wire>,
+    /// The ends that are guests, the server first, then the clients: on their way up, and up.
+    booting: Vec<Booting>,
+    guests: Vec<Guest>,
     /// `a` and `b`.
     pub(super) client: Namespace,
     pub(super) server: Namespace,
@@ -49,13 +51,6 @@ pub(super) struct NawaInside {
 
 /// Of a namespace's SCTP.
 const COUNTERS: &str = "/proc/net/sctp/snmp";
-
-/// The ends that are guests: the server first, then the clients.
-#[derive(Debug, Default)]
-struct Guests {
-    booting: Vec<Booting>,
-    up: Vec<Guest>,
-}
 
 /// Where one end of transfers is.
 pub(super) enum Place<'a> {
@@ -82,44 +77,36 @@ impl Network {
             client.ip(&end(&name, a, b))?;
             server.ip(&end(&name, b, a))?;
         }
-        let mut network =
-            Self { wires, guests: Guests::default(), client, server, clients: Vec::new(), nawa };
+        let (mut clients, mut booting) = (Vec::new(), Vec::new());
         if test.stack == Stack::LinuxNative {
             // As in guests.
-            [&network.client, &network.server]
-                .iter()
-                .try_for_each(|host| host.sysctl("sctp/cookie_hmac_alg", "none"))?;
+            for host in [&client, &server] {
+                host.sysctl("sctp/cookie_hmac_alg", "none")?;
+            }
         }
         if test.stack.is_in_guests() {
-            network.clients = (CLIENTS..).take(test.clients).collect();
-            network.boot()?;
+            clients.extend((CLIENTS..).take(test.clients));
+            let spec = spec(nawa.is_some());
+            booting.push(boot(&server, SERVER, 0, &clients, &spec)?);
+            for (number, &segment) in clients.iter().enumerate() {
+                booting.push(boot(&client, segment, number, &[SERVER], &spec)?);
+            }
+            for path in 1..=PATHS as u8 {
+                let via =
+                    |segment: &u8, host| format!("route add 10.{path}.{segment}.0/24 via 10.{path}.0.{host}");
+                client.ip(&[via(&SERVER, 2)])?;
+                server.ip(&clients.iter().map(|segment| via(segment, 1)).collect::<Vec<_>>())?;
+            }
         }
-        Ok(network)
-    }
-
-    fn boot(&mut self) -> Result<()> {
-        let spec = &spec(self.nawa.is_some());
-        let segments: Vec<u8> = self.clients.clone();
-        let server = boot(&self.server, SERVER, 0, &segments, spec)?;
-        self.guests.booting.push(server);
-        for (number, &segment) in segments.iter().enumerate() {
-            self.guests.booting.push(boot(&self.client, segment, number, &[SERVER], spec)?);
-        }
-        for path in 1..=PATHS as u8 {
-            let via =
-                |segment: &u8, host| format!("route add 10.{path}.{segment}.0/24 via 10.{path}.0.{host}");
-            self.client.ip(&[via(&SERVER, 2)])?;
-            self.server.ip(&segments.iter().map(|segment| via(segment, 1)).collect::<Vec<_>>())?;
-        }
-        Ok(())
+        Ok(Self { wires, booting, guests: Vec::new(), client, server, clients, nawa })
     }
 
     /// Waits until guests are up, and Nawa in those that are to run it.
     pub(super) fn finish(&mut self) -> Result<()> {
-        for booting in self.guests.booting.drain(..) {
+        for booting in self.booting.drain(..) {
             let mut guest = booting.finish()?;
             self.nawa.as_ref().map_or(Ok(String::new()), |nawa| guest.run(&nawa.up))?;
-            self.guests.up.push(guest);
+            self.guests.push(guest);
         }
         Ok(())
     }
@@ -128,19 +115,14 @@ impl Network {
     pub(super) fn status(&mut self, nawa: &Path) -> Result<Vec<Value>> {
         if let Some(inside) = &self.nawa {
             let read = |guest: &mut Guest| read_json("nawa status --json", &guest.run(&inside.status)?);
-            return self.guests.up.iter_mut().map(read).collect();
+            return self.guests.iter_mut().map(read).collect();
         }
         [&self.client, &self.server].iter().map(|host| status(host, nawa)).collect()
     }
 
-    /// Sets the time of all links to zero.
-    pub(super) fn restart_links(&self) {
-        self.wires.iter().for_each(Wire::restart);
-    }
-
     /// Where the receiving end is, and its addresses.
     pub(super) fn receiver(&mut self) -> (Place<'_>, [String; PATHS]) {
-        match self.guests.up.first_mut() {
+        match self.guests.first_mut() {
             Some(guest) => (Place::Guest(guest), addresses(SERVER, 2)),
             None => (Place::Host(&self.server), addresses(0, 2)),
         }
@@ -153,12 +135,12 @@ impl Network {
         }
         // One of each primary path from every host.
         let client = number / PATHS % self.clients.len();
-        (Place::Guest(&mut self.guests.up[1 + client]), addresses(self.clients[client], 2))
+        (Place::Guest(&mut self.guests[1 + client]), addresses(self.clients[client], 2))
     }
 
     /// What the kernels that send have counted; usrsctp counts for itself.
     pub(super) fn kernel_counters(&mut self, stack: Stack) -> Result<Vec<String>> {
-        let senders = self.guests.up.iter_mut().skip(1);
+        let senders = self.guests.iter_mut().skip(1);
         match stack {
             Stack::LinuxNative => Ok(vec![output(&self.client, "cat", &[COUNTERS])?]),
             _ => senders.map(|guest| guest.run(&format!("cat {COUNTERS}"))).collect(),
