@@ -61,18 +61,15 @@ fn of_layers(test: &Test, outcome: &Outcome, counters: &Counters) -> Fields<f64>
             ("coded_packets", count("sent_coded_frames")),
             ("undecoded_packets", count("missing_partner_frames") + count("wrong_partner_frames")),
         ]);
-        let (relayed, held) = (count("relayed_packets"), count("held_packets"));
-        if relayed > 0.0 {
-            metrics.push(("coding_ratio", 2.0 * count("sent_coded_frames") / relayed));
-        }
-        if held > 0.0 {
-            metrics.extend([
-                ("held_in_vain_ratio", count("expired_packets") / held),
-                ("held_ms", count("held_time_ms") / held),
-                ("held_1ms_ratio", count("held_1ms_packets") / held),
-                ("held_10ms_ratio", count("held_10ms_packets") / held),
-            ]);
-        }
+        let held = count("held_packets");
+        // Those of nothing are no numbers, and left out.
+        metrics.extend([
+            ("coding_ratio", 2.0 * count("sent_coded_frames") / count("relayed_packets")),
+            ("held_in_vain_ratio", count("expired_packets") / held),
+            ("held_ms", count("held_time_ms") / held),
+            ("held_1ms_ratio", count("held_1ms_packets") / held),
+            ("held_10ms_ratio", count("held_10ms_packets") / held),
+        ]);
     }
     metrics
 }

@@ -91,30 +91,20 @@ fn warn(namespace: &Path, interface: &str, over: &AtomicBool) -> BTreeMap<u64, D
     sent
 }
 
-/// Receives; when each message came.
+/// Receives; when each message came. A node that is gone is waited for.
 fn hear(namespace: &Path, interface: &str, over: &AtomicBool) -> BTreeMap<u64, Duration> {
-    let mut heard = BTreeMap::new();
+    let (mut heard, mut client) = (BTreeMap::new(), None);
     while !over.load(Relaxed) {
-        match connect(namespace, interface).filter(|client| client.listen().is_ok()) {
-            Some(client) => hear_from(&client, over, &mut heard),
+        client = client.or_else(|| connect(namespace, interface).filter(|client| client.listen().is_ok()));
+        match client.as_ref().map(|client| client.recv(Some(LOOK_EVERY))) {
+            Some(Ok(message)) => {
+                if let Some(number) = message.as_ref().and_then(|message| message.data.first_chunk()) {
+                    heard.entry(u64::from_be_bytes(*number)).or_insert_with(monotonic);
+                }
+            }
+            Some(Err(_)) => client = None,
             None => std::thread::park_timeout(LOOK_EVERY),
         }
     }
     heard
-}
-
-/// Until the node is gone.
-fn hear_from(client: &Client, over: &AtomicBool, heard: &mut BTreeMap<u64, Duration>) {
-    while !over.load(Relaxed) {
-        match client.recv(Some(LOOK_EVERY)) {
-            Ok(Some(message)) => {
-                let now = monotonic();
-                if let Some(number) = message.data.first_chunk() {
-                    heard.entry(u64::from_be_bytes(*number)).or_insert(now);
-                }
-            }
-            Ok(None) => {}
-            Err(_) => return,
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! What is said over a guest's console: one line each way at a time.
 //!
-//! To the guest goes `NUMBER COMMAND`; the command is a line of shell, number 0 for the guest's first process itself. Back comes `NUMBER |TEXT` for each line that it
-//! says, and `NUMBER =STATUS` at its end. Before that the guest says once that it is ready, or `!WHAT: WHY`. Whatever else
-//! appears there is the kernel's own talk, and is passed over. When the console is closed, the guest powers off.
+//! To the guest goes `NUMBER COMMAND`; the command is a line of shell, number 0 for the guest's first process itself. Back comes
+//! `NUMBER |TEXT` for each line that it says, and `NUMBER =STATUS` at its end. Before that comes the end of the guest's own set-up,
+//! or in one line why it fails. Whatever else appears there is the kernel's own talk, and is passed over. When the console is
+//! closed, the guest powers off.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,8 +16,6 @@ use crate::background::spawn;
 use crate::clock;
 use crate::error::{Doing, Error, Result};
 use crate::program;
-
-const READY: &str = "nawa-guest: ready";
 
 /// The number of what the guest says of itself; jobs are counted from 1.
 const ITSELF: u64 = 0;
@@ -40,11 +39,11 @@ exec </dev/ttyS0 >/dev/ttyS0 2>&1
 stty raw -echo
 step() {{
     said=$("$@" 2>&1) && return
-    echo "!$*: "$said
+    echo "{ITSELF} |$*: "$said
     poweroff -f
 }}
 step ip link set lo up
-{steps}echo "{READY}"
+{steps}echo "{ITSELF} =0"
 while read -r number line; do
     [ "$number" != {ITSELF} ] || {{ eval "$line" >/dev/null 2>&1; continue; }}
     {{
@@ -61,20 +60,12 @@ poweroff -f
 /// What a guest may say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Said {
-    Ready,
-    Failed(String),
     Line(String),
     Ended(i32),
 }
 
 /// One line from the console; `None` if it is not one of ours.
 fn parse(line: &str) -> Option<(u64, Said)> {
-    if line == READY {
-        return Some((ITSELF, Said::Ready));
-    }
-    if let Some(reason) = line.strip_prefix('!') {
-        return Some((ITSELF, Said::Failed(reason.trim().into())));
-    }
     let (number, rest) = line.split_once(' ')?;
     let number = number.parse().ok()?;
     match (rest.strip_prefix('|'), rest.strip_prefix('=')) {
@@ -108,8 +99,8 @@ impl Console {
 
     pub(super) fn await_ready(&self, limit: Duration) -> Result<()> {
         match self.itself.recv_timeout(limit) {
-            Ok(Said::Failed(reason)) => Err(Error::program("a guest's set-up", reason)),
-            Ok(_) => Ok(()),
+            Ok(Said::Line(reason)) => Err(Error::program("a guest's set-up", reason.trim())),
+            Ok(Said::Ended(_)) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => Err(gone()),
             Err(RecvTimeoutError::Timeout) => {
                 Err(Error::Late { what: "the guest did not come up".into(), seconds: limit.as_secs() })
@@ -171,7 +162,7 @@ impl Job {
             Ok(Said::Line(line)) => Ok(Some(line)),
             Ok(Said::Ended(0)) => Ok(None),
             Ok(Said::Ended(status)) => Err(Error::program(&self.line, format!("exit status {status}"))),
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
             Err(RecvTimeoutError::Timeout) => {
                 let what = format!("`{}` said nothing and did not end", self.line);
                 Err(Error::Late { what, seconds: limit.as_secs() })
@@ -203,11 +194,6 @@ mod tests {
 
     #[test]
     fn lines_of_the_protocol_are_told_from_the_kernels() {
-        assert_eq!(parse(READY), Some((0, Said::Ready)));
-        assert_eq!(
-            parse("!insmod x: no such file"),
-            Some((0, Said::Failed("insmod x: no such file".into())))
-        );
         assert_eq!(parse("3 | two  words"), Some((3, Said::Line(" two  words".into()))));
         assert_eq!(parse("3 =127"), Some((3, Said::Ended(127))));
         for line in ["", "Core dump limits :", "3 =x", "x =1", "3 words", "reboot: System halted"] {
