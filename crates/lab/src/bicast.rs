@@ -1,6 +1,5 @@
 //! The experiments of paper 004: files over SCTP between hosts with two paths, of which some packets go over both.
 
-mod dropping;
 mod experiments;
 mod measure;
 mod network;
@@ -20,7 +19,7 @@ pub(crate) const EXPERIMENTS: [Entry; 7] = [
     Entry::new("bicast-uneven", experiments::ABOUT_UNEVEN, experiments::uneven),
     Entry::new("bicast-cut", experiments::ABOUT_CUT, experiments::cut),
     Entry::new("bicast-budget", experiments::ABOUT_BUDGET, experiments::budget),
-    Entry::new("bicast-dropping", dropping::ABOUT, dropping::experiment),
+    Entry::new("bicast-dropping", experiments::ABOUT_DROPPING, experiments::dropping),
     Entry::new("bicast-tcp", experiments::ABOUT_TCP, experiments::tcp),
 ];
 

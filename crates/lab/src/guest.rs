@@ -94,8 +94,10 @@ pub fn check(modules: &[&str]) -> Result<()> {
 pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting> {
     check(&[])?;
     let init = console::init(&steps(spec)?);
-    let lines: Vec<String> = spec.interfaces.iter().flat_map(tap_lines).collect();
-    host.ip(&lines)?;
+    let tap = |Interface { tap, .. }: &Interface| {
+        [format!("tuntap add dev {tap} mode tap"), format!("link set {tap} up")]
+    };
+    host.ip(&spec.interfaces.iter().flat_map(tap).collect::<Vec<_>>())?;
     let (machine, console) = Machine::start(host, spec, &init)?;
     Ok(Booting(Guest { machine, console }))
 }
@@ -129,11 +131,6 @@ impl Guest {
         let job = self.start(line)?;
         job.finish(RUN_LIMIT).map_err(|error| self.machine.explain(error))
     }
-}
-
-fn tap_lines(interface: &Interface) -> [String; 2] {
-    let tap = &interface.tap;
-    [format!("tuntap add dev {tap} mode tap"), format!("link set {tap} up")]
 }
 
 /// What a guest does before it is up, a command each.

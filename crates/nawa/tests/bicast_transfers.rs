@@ -32,7 +32,7 @@ fn experiment(
     });
     for case in &mut experiment.cases {
         let mut test = case.workload::<Test>().expect("transfers").clone();
-        test.set_bytes(bytes);
+        test.bytes = bytes;
         case.workload = Arc::new(test);
     }
     experiment

@@ -1,10 +1,11 @@
 //! `bicast-loss`, `bicast-load`, `bicast-budget`, `bicast-uneven` and `bicast-cut`: SCTP; `bicast-tcp`: one TCP flow through the tunnel,
-//! with and without copies of what controls retransmission.
+//! with and without copies of what controls retransmission; `bicast-dropping`: copies into a second path that drops them, and a TCP
+//! flow that shares it.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use link::{LinkConfig, Loss, Probability, Queue};
+use link::{Bitrate, ByteCount, LinkConfig, Loss, PolicerConfig, Probability, Queue};
 
 use super::test::{STACKS_BY_NAME, Stack, Test};
 use crate::axes::{ALL, Cell, FULL, Grid, QUICK, cases, cells};
@@ -32,16 +33,16 @@ const GUESTS: &str = "stack:where=linux:router,linux-probed:router";
 /// With `--quick` kernel SCTP alone, with paths that are known from the start: without, most of a run's difference is when the kernel's
 /// first HEARTBEATs happen to go out.
 const PROBED: &str = "stack:where=linux-probed:router";
-pub(super) const ALL_MODES: &str = "mode=normal,full,selective,adaptive";
+const ALL_MODES: &str = "mode=normal,full,selective,adaptive";
 
 /// As in the JSON, and as the configuration has them.
-pub(super) const MODES: [(&str, &str); 4] =
+const MODES: [(&str, &str); 4] =
     [("normal", "off"), ("full", "full"), ("selective", "selective"), ("adaptive", "adaptive")];
 
 /// Paper 004, 4.2.
 const BYTES: u64 = 10 << 20;
-pub(super) const RATE_MBPS: f64 = 10.0;
-pub(super) const DELAY: Duration = Duration::from_millis(5);
+const RATE_MBPS: f64 = 10.0;
+const DELAY: Duration = Duration::from_millis(5);
 /// dummynet's, by which the paper's paths were emulated, unless told otherwise.
 const QUEUE: Queue = Queue::Packets(50);
 /// Mean length of a burst of losses, in packets.
@@ -49,12 +50,12 @@ const BURST: f64 = 3.0;
 
 /// Cells at the same time. Guests feel a machine that is busy (docs/lab.md), and a cell's two to six take a tenth to a sixth of a
 /// processor each. With `--quick` each has two.
-pub(super) fn side_by_side(size: Size) -> SideBySide {
+fn side_by_side(size: Size) -> SideBySide {
     SideBySide::Cases(size.of(4, 3, 3))
 }
 
 /// What a sample takes beside its transfers: guests boot, daemons start.
-pub(super) const OVERHEAD: Duration = Duration::from_secs(6);
+const OVERHEAD: Duration = Duration::from_secs(6);
 
 const RATIOS: [Ratio; 3] = [
     Ratio::new("time_of_normal", "transfer_s", &[("mode", "normal")]),
@@ -75,12 +76,12 @@ const NOTES: [&str; 5] = [
     "extra_bytes_ratio: bytes of copies over bytes of the stacks' own packets, both ends together",
 ];
 
-pub(super) fn bursts(percent: f64) -> Loss {
+fn bursts(percent: f64) -> Loss {
     let mean = Probability::new(percent / 100.0).ok();
     mean.and_then(|mean| Loss::gilbert_elliott(mean, BURST).ok()).unwrap_or_default()
 }
 
-pub(super) fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
+fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
     LinkConfig { loss, ..fixed(rate_mbps, delay, QUEUE) }
 }
 
@@ -137,7 +138,7 @@ fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case<
 const KEY: &str = "stack mode loss_percent loss transfers";
 
 /// Cells that take about as long stand side by side.
-pub(super) fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
+fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
     cases.sort_by_key(|case| case.estimate);
     cases.into_iter().map(Case::erase).collect()
 }
@@ -282,4 +283,79 @@ pub(crate) fn tcp(options: &RunOptions) -> Result<Experiment> {
         side_by_side,
         ..Experiment::of(cases, options.size.of(1, 5, 9), &TCP_RATIOS, &TCP_NOTES)
     })
+}
+
+pub(crate) const ABOUT_DROPPING: &str = "SCTP transfers by a clean path, and what is copied into a second one that drops, polices or has no buffer";
+
+/// All transfers together, which takes longer than the TCP flow beside them.
+const DROPPING_BYTES: u64 = 20 << 20;
+/// What is copied after that is counted as well.
+const LATER: Duration = Duration::from_secs(5);
+
+const DROPPING_NOTES: [&str; 4] = [
+    "all transfers keep to the first path, 10 Mbit/s, 5 ms, which loses loss_percent of the packets in each direction; 20 MiB together, \
+     kernel SCTP in guests whose programs ask for HEARTBEATs at once, nawa on a router in front of each",
+    "second: of the second path, as fast, loss-N: loses N % in each direction; policed: passes 1 Mbit/s and 15 kB at once; short: has room \
+     for three packets",
+    "copied_ratio: bytes of copies over bytes of the stacks' own packets, both ends; later_copied_ratio: of those \
+     from 5 s on",
+    "tcp_goodput_mbps: of one CUBIC flow by the second path for 10 s, from 2 s on; none where 50 % and more are lost",
+];
+
+const DROPPING_RATIOS: [Ratio; 2] = [
+    Ratio::new("tcp_goodput_ratio", "tcp_goodput_mbps", &[("mode", "normal")]),
+    Ratio::new("time_of_normal", "transfer_s", &[("mode", "normal")]),
+];
+
+/// A TCP flow goes by the second path where one gets through.
+const DROPPING: [Grid; 3] = [
+    Grid(QUICK, &["loss_percent=0.0 transfers=1 second=loss-10,policed mode=normal,selective,adaptive"]),
+    Grid(FULL, &["loss_percent=0.0 transfers=1", SECONDS, ALL_MODES]),
+    Grid(FULL, &["loss_percent:transfers=0.0:4,5.0:1", SECONDS, ALL_MODES]),
+];
+const SECONDS: &str = "second=loss-2,loss-10,loss-50,loss-90,policed,short";
+
+fn second(name: &str) -> LinkConfig {
+    let percent = name.strip_prefix("loss-").and_then(|text| text.parse().ok());
+    let mut config = link(RATE_MBPS, DELAY, percent_lost(percent.unwrap_or(0.0)));
+    match name {
+        "policed" => {
+            let rate = Bitrate::from_mbps(RATE_MBPS / 10.0);
+            config.policer = Some(PolicerConfig { rate, burst: ByteCount(15_000) });
+        }
+        "short" => config.queue = Queue::Packets(3),
+        _ => {}
+    }
+    config
+}
+
+pub(crate) fn dropping(options: &RunOptions) -> Result<Experiment> {
+    let cases: Result<_> = cells(&DROPPING, options.size).iter().map(dropping_case).collect();
+    let experiment =
+        Experiment::of(sorted(cases?), options.size.of(1, 3, 3), &DROPPING_RATIOS, &DROPPING_NOTES);
+    Ok(Experiment { side_by_side: side_by_side(options.size), ..experiment })
+}
+
+fn dropping_case(cell: &Cell) -> Result<Case<Test>> {
+    let (name, transfers) = (cell.text("second"), cell.get("transfers")?);
+    let loss_percent: f64 = cell.get("loss_percent")?;
+    let first = link(RATE_MBPS, DELAY, percent_lost(loss_percent));
+    let seconds = DROPPING_BYTES as f64 * 8e-6 / RATE_MBPS * if loss_percent > 0.0 { 3.0 } else { 1.1 };
+    let estimate = OVERHEAD + Duration::from_secs_f64(seconds);
+    let test = Test {
+        stack: Stack::LinuxProbed,
+        on_routers: true,
+        mode: cell.one_of("mode", &MODES)?,
+        budget_percent: None,
+        paths: [first, second(name)].map(|one| [one.clone(), one]),
+        transfers,
+        on_first: true,
+        beside: !["loss-50", "loss-90"].contains(&name),
+        clients: 1,
+        later: Some(LATER),
+        bytes: DROPPING_BYTES / transfers as u64,
+        limit: estimate * 5 + Duration::from_secs(120),
+    };
+    let key = cell.key("mode second transfers loss_percent");
+    Ok(Case { key, workload: test, estimate })
 }

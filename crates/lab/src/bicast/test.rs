@@ -108,17 +108,13 @@ pub struct Test {
     pub(super) clients: usize,
     /// Since when copies are counted as well: when a path that fails on the way carries packets again.
     pub(super) later: Option<Duration>,
-    pub(super) bytes: u64,
+    /// Of each; a test may want less than the experiment.
+    pub bytes: u64,
     /// When transfers that have not ended are given up.
     pub(super) limit: Duration,
 }
 
 impl Test {
-    /// Transfers so many bytes instead of the experiment's, as a test wants it.
-    pub fn set_bytes(&mut self, bytes: u64) {
-        self.bytes = bytes;
-    }
-
     pub(super) fn nawa_in_guests(&self) -> bool {
         self.stack.is_in_guests() && !self.on_routers
     }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -77,17 +78,16 @@ impl Traffic {
             serve(UPLOAD, Box::new(move |stream, over| take_in(stream, &up, over)))?,
             serve(INTERACTIVE, Box::new(answer))?,
         ];
-        let connector = |port| Connector {
-            namespace: user.path(),
-            address: (way.hub, port).into(),
-            multipath: way.multipath,
+        let connector = |port| {
+            let namespace = user.path();
+            move || connect(&namespace, (way.hub, port).into(), way.multipath)
         };
         let (download, upload, asking) = (connector(DOWNLOAD), connector(UPLOAD), connector(INTERACTIVE));
         let download = Background::start("download", move |over| {
-            download.again_and_again(over, |stream| take_in(stream, &down, over));
+            again_and_again(&download, over, |stream| take_in(stream, &down, over));
         })?;
         let upload = Background::start("upload", move |over| {
-            upload.again_and_again(over, |stream| send_on(stream, over));
+            again_and_again(&upload, over, |stream| send_on(stream, over));
         })?;
         let interactive = Background::start("asks", move |over| ask(&asking, over))?;
         let call = Call::start(user, hub, None, way.hub.into())?;
@@ -121,30 +121,26 @@ fn listen(port: u16, multipath: bool) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Makes connections from a namespace.
-struct Connector {
-    namespace: std::path::PathBuf,
-    address: SocketAddr,
-    multipath: bool,
+/// Connects from a namespace.
+fn connect(namespace: &Path, address: SocketAddr, multipath: bool) -> io::Result<TcpStream> {
+    device::netns::run_in(namespace, || {
+        let socket = make_with(SocketFlags::CLOEXEC, multipath)?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CONNECT_LIMIT))?;
+        rustix::net::connect(&socket, &address)?;
+        prepared(socket.into())
+    })?
 }
 
-impl Connector {
-    fn connect(&self) -> io::Result<TcpStream> {
-        device::netns::run_in(&self.namespace, || {
-            let socket = make_with(SocketFlags::CLOEXEC, self.multipath)?;
-            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CONNECT_LIMIT))?;
-            rustix::net::connect(&socket, &self.address)?;
-            prepared(socket.into())
-        })?
-    }
-
-    /// Does `work` over a connection, and, where one breaks, over another.
-    fn again_and_again(&self, over: &AtomicBool, mut work: impl FnMut(TcpStream)) {
-        while !over.load(Relaxed) {
-            match self.connect() {
-                Ok(stream) => work(stream),
-                Err(_) => std::thread::park_timeout(LOOK_EVERY),
-            }
+/// Does `work` over a connection, and, where one breaks, over another.
+fn again_and_again(
+    connect: impl Fn() -> io::Result<TcpStream>,
+    over: &AtomicBool,
+    mut work: impl FnMut(TcpStream),
+) {
+    while !over.load(Relaxed) {
+        match connect() {
+            Ok(stream) => work(stream),
+            Err(_) => std::thread::park_timeout(LOOK_EVERY),
         }
     }
 }
@@ -224,9 +220,9 @@ fn write_whole(stream: &mut TcpStream, mut content: &[u8], over: &AtomicBool) ->
 }
 
 /// Requests at a steady rate, over one connection as long as it holds; how long each took.
-fn ask(connector: &Connector, over: &AtomicBool) -> Vec<Duration> {
+fn ask(connect: impl Fn() -> io::Result<TcpStream>, over: &AtomicBool) -> Vec<Duration> {
     let (mut next, mut waiting, mut took) = (clock::now(), VecDeque::new(), Vec::new());
-    connector.again_and_again(over, |stream| {
+    again_and_again(connect, over, |stream| {
         let _ = ask_over(stream, over, &mut next, &mut waiting, &mut took);
     });
     let end = clock::now();

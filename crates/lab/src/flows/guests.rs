@@ -120,7 +120,6 @@ fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Bo
         ],
         interfaces: vec![segment.interface(0, [route])],
         memory_mb: Some(MEMORY_MB),
-        ..GuestSpec::default()
     };
     let booting = guest::boot(&network.client, &spec)?;
     segment.admit(&network.client)?;
