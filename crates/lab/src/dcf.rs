@@ -34,6 +34,9 @@ pub const INTERFACE: &str = "w0";
 /// The interfaces' MTU: room for what a layer between IP and MAC adds to 1500 bytes.
 pub const MTU: u32 = 1600;
 
+/// The MTU of an interface's other end, for which the driver refuses native XDP, as radios' drivers do.
+const REFUSED_MTU: u32 = 4000;
+
 /// How many frames may wait in a node's interface queue, a driver's usual `txqueuelen`.
 pub const INTERFACE_QUEUE: u32 = 1000;
 
@@ -115,9 +118,11 @@ impl Medium {
         Ok(Self { thread, passing: Vec::new(), nodes, host })
     }
 
-    /// From now on also takes what nodes' drivers send before the kernel has made a packet of it (XDP_TX), which vanishes
-    /// where a veth's other end has no program. Their queues are not stopped then.
+    /// From now on nodes' drivers do native XDP, and the medium takes what they send before the kernel has made a packet of it
+    /// (XDP_TX), which vanishes where a veth's other end has no program. Their queues are not stopped then.
     pub fn take_from_drivers(&mut self) -> Result<()> {
+        let shorten = |n| format!("link set a{n} mtu {MTU}");
+        self.host.ip(&(0..self.nodes.len()).map(shorten).collect::<Vec<_>>())?;
         let pass = |n| Ok(bpf::xdp::pass(interface_index(&format!("a{n}"))?)?);
         self.passing = self.host.run(|| (0..self.nodes.len()).map(pass).collect::<Result<_>>())??;
         Ok(())
@@ -272,7 +277,7 @@ fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Tap> {
     let (name, mac, index) = (node.name(), mac(n), FIRST + n);
     host.ip(&[
         format!(
-            "link add a{n} mtu {MTU} type veth peer name {INTERFACE} address {mac} mtu {MTU} netns {name}"
+            "link add a{n} mtu {REFUSED_MTU} type veth peer name {INTERFACE} address {mac} mtu {MTU} netns {name}"
         ),
         format!("link set a{n} up"),
     ])?;

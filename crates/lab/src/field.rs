@@ -49,8 +49,8 @@ const NOTES: [&str; 9] = [
      4 s. Nothing reaches whoever is cut off, so that no system delivers all hazards",
     "stock: MPTCP with BBR over all four uplinks, the call on the uplink of least delay (policed), which misses the 4 s in which the \
      last vehicle is out of range; hazards by a UDP program at every node, SCTP's own multihoming",
-    "nawa-without-tunnel: MPTCP, and the call, as stock, with the other strands; nawa-…-inside: TCP inside the tunnel by that, not by BBR; \
-     nawa-without-flood: hazards as stock",
+    "nawa-without-tunnel: MPTCP, and the call, as stock, with the other strands; nawa-without-flight, nawa-cubic-inside: TCP inside the \
+     tunnel by BBR, by CUBIC, not by FS-AT; nawa-without-flood: hazards as stock",
     "goodput_mbps: a download and an upload together; interactive_p99_ms: 100 bytes asked for ten times a second, from when each was due \
      until its 1000 bytes are there, on one connection beside them, what is not answered counted until the end",
     "call_loss_ratio: of 50 packets of 60 bytes a second, each sent back, those not answered within a second; call_p99_ms: the round \

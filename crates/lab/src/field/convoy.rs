@@ -80,17 +80,9 @@ pub(super) struct Convoy {
 
 impl Convoy {
     /// Everything but the mesh's addresses, which [`join_mesh`](Self::join_mesh) gives.
-    pub(super) fn build(
-        emulator: &Emulator,
-        mesh_interface: &'static str,
-        from_drivers: bool,
-        seed: u64,
-    ) -> Result<Self> {
+    pub(super) fn build(emulator: &Emulator, mesh_interface: &'static str, seed: u64) -> Result<Self> {
         let config = DcfConfig::new(Phy::g54(), Position::chain(VEHICLES, SPACING_M));
-        let mut medium = Medium::build(config, seed)?;
-        if from_drivers {
-            medium.take_from_drivers()?;
-        }
+        let medium = Medium::build(config, seed)?;
         let (net, hub) = (Namespace::create("net")?, Namespace::create("hub")?);
         net.sysctl("ipv4/ip_forward", "1")?;
         let mut convoy = Self { wires: Vec::new(), medium, net, hub, mesh_interface };

@@ -38,8 +38,7 @@ impl Field {
     pub(super) fn build(system: System, means: &Means, emulator: &Emulator, seed: u64) -> Result<Self> {
         let (nawa, folder) = (means.nawa.to_owned(), means.folder.to_owned());
         let program = Program::compile(&folder)?;
-        let from_drivers = system.has(Strand::Flood);
-        let convoy = Convoy::build(emulator, system.mesh_interface(), from_drivers, seed)?;
+        let convoy = Convoy::build(emulator, system.mesh_interface(), seed)?;
         let field = Self { system, convoy, nawa, folder, program, addresses: Cell::new(1) };
         field.write_files()?;
         Ok(field)

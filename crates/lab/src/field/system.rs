@@ -35,7 +35,7 @@ pub(super) enum Strand {
 
 impl System {
     /// By their names in the JSON; with `--quick` the first two.
-    pub(super) const ALL: [(&str, System); 9] = [
+    pub(super) const ALL: [(&str, System); 8] = [
         ("nawa", System::Nawa),
         ("stock", System::Stock),
         ("nawa-without-flood", System::Without(Strand::Flood)),
@@ -43,7 +43,6 @@ impl System {
         ("nawa-without-tunnel", System::Without(Strand::Tunnel)),
         ("nawa-without-flight", System::Without(Strand::Flight)),
         ("nawa-without-bicast", System::Without(Strand::Bicast)),
-        ("nawa-fsat-inside", System::Inside("fsat")),
         ("nawa-cubic-inside", System::Inside("cubic")),
     ];
 
@@ -65,9 +64,13 @@ impl System {
         if self.has(Strand::Flood) { INTERFACE } else { self.mesh_interface() }
     }
 
-    /// What the ends' connections into the tunnel use.
+    /// What the ends' connections into the tunnel use: FS-AT is a strand, without which they have the best of the kernel's.
     fn inside(self) -> String {
-        let name = if let System::Inside(name) = self { name } else { "bbr" };
+        let name = match self {
+            System::Inside(name) => name,
+            _ if self.has(Strand::Flight) => "fsat",
+            _ => "bbr",
+        };
         format!("congestion-control = \"{name}\"\n")
     }
 
