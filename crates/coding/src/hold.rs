@@ -189,6 +189,18 @@ impl Holds {
         self.held.len()
     }
 
+    /// Why no packet waits at present, if so.
+    pub fn idle_because(&self, now: Duration) -> Option<&'static str> {
+        let lately =
+            |way: Way| self.ways.get(&way).is_some_and(|known| now.saturating_sub(known.last) < FRESH);
+        let opposed = self.ways.iter().filter(|((from, to), _)| lately((*from, *to)) && lately((*to, *from)));
+        let mut credits = opposed.map(|(_, known)| known.credit).peekable();
+        if credits.peek().is_none() {
+            return Some("nothing is relayed both ways");
+        }
+        credits.all(|credit| credit == 0).then_some("too many packets that waited found no partner")
+    }
+
     fn count(&mut self, now: Duration, way: Way) {
         if self.ways.len() >= MAX_WAYS && !self.ways.contains_key(&way) {
             let oldest = self.ways.iter().min_by_key(|(_, known)| known.last).map(|(way, _)| *way);
@@ -326,6 +338,18 @@ mod tests {
 
     fn there(holds: &mut Holds, now: Duration, n: u32) -> usize {
         holds.insert(now, now + us(10_000), packet(LEFT, RIGHT, n), Leaving::default()).len()
+    }
+
+    #[test]
+    fn why_nothing_waits_is_said() {
+        let mut holds = Holds::default();
+        there(&mut holds, us(0), 0);
+        let one_way = holds.idle_because(us(0));
+        assert!(one_way.is_some_and(|why| why.contains("both ways")));
+        learn(&mut holds, 1);
+        assert_eq!((holds.idle_because(us(0)), holds.idle_because(FRESH)), (None, one_way));
+        holds.ways.values_mut().for_each(|known| (0..MAX_CREDIT / FAILURE_COST).for_each(|_| known.failed()));
+        assert!(holds.idle_because(us(0)).is_some_and(|why| why.contains("no partner")));
     }
 
     /// One packet back for each `ratio` there, all of which find a partner.

@@ -124,6 +124,12 @@ impl Neighbours {
         self.0.get(&mac).is_some_and(few)
     }
 
+    /// How many neighbours that decode packets are worth holding for.
+    pub fn worth_waiting_for(&self, now: Duration, many_wait: bool) -> usize {
+        let decoding = self.0.iter().filter(|(_, known)| known.decodes(now));
+        decoding.filter(|(mac, _)| self.is_worth_waiting_for(**mac, many_wait)).count()
+    }
+
     /// Whether the next hop of `packet` can be trusted to overhear it.
     pub fn overhears(&self, now: Duration, packet: &Transit) -> bool {
         let trusted = |known: &Neighbour| match known.expected {

@@ -377,9 +377,10 @@ impl Asked<Status, Change> for Node {
     }
 
     fn status(&self) -> Status {
-        let (stats, kept) = (self.layer.stats(), self.layer.kept(monotonic()));
+        let now = monotonic();
+        let (stats, kept) = (self.layer.stats(), self.layer.kept(now));
         let Settings { interface, master, change, .. } = &self.settings;
-        let neighbours = self.layer.neighbours(monotonic()).into_iter().map(|(mac, one)| NeighbourStatus {
+        let neighbours = self.layer.neighbours(now).into_iter().map(|(mac, one)| NeighbourStatus {
             address: mac.to_string(),
             overheard_frames: one.overheard,
             decodes: one.decodes,
@@ -420,6 +421,7 @@ impl Asked<Status, Change> for Node {
             undelivered_frames: self.undelivered,
             queued_frames: kept.queued,
             waiting_packets: kept.held,
+            holds_nothing_because: self.layer.holds_nothing_because(now),
             flows: kept.flows,
             left_out_neighbours: kept.left_out,
             copies: kept.copies,

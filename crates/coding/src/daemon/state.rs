@@ -152,6 +152,8 @@ pub struct Status {
     pub queued_frames: usize,
     /// Packets that wait for a partner.
     pub waiting_packets: usize,
+    /// Why none waits at present, where a node relays in mode `any`; null where some may.
+    pub holds_nothing_because: Option<&'static str>,
     /// TCP connections known.
     pub flows: usize,
     /// Neighbours that are not coded for at present, because they miss too much of it.

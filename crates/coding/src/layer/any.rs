@@ -65,6 +65,20 @@ impl NcLayer {
         self.can_be_coded(now, packet) && hops.all(|hop| self.neighbours.is_worth_waiting_for(hop, many_wait))
     }
 
+    /// Why no packet waits for a partner at present, if so, at a node that relays.
+    pub fn holds_nothing_because(&self, now: Duration) -> Option<&'static str> {
+        if self.config.mode != Mode::Any || self.stats.relayed == 0 {
+            return None;
+        }
+        if !self.can_code(now) {
+            return Some("fewer than two neighbours decode and are not left out");
+        }
+        if self.neighbours.worth_waiting_for(now, self.windows_are_large(now)) < 2 {
+            return Some("neighbours miss too many sums");
+        }
+        self.holds.idle_because(now)
+    }
+
     fn windows_are_large(&self, now: Duration) -> bool {
         self.many_waited.is_some_and(|last| now.saturating_sub(last) < LARGE_FOR)
     }

@@ -45,7 +45,9 @@ pub fn render(state: &State) -> String {
     }
     for coding in &state.coding {
         line(&mut text, format!("\n{}", coding_line(coding)));
-        for note in coding.off_because.iter().map(|why| format!("off: {why}")).chain(coding.warning.clone()) {
+        let off = coding.off_because.iter().map(|why| format!("off: {why}"));
+        let idle = coding.holds_nothing_because.iter().map(|why| format!("holds nothing: {why}"));
+        for note in off.chain(idle).chain(coding.warning.clone()) {
             line(&mut text, format!(" {note}"));
         }
         for one in &coding.neighbours {
@@ -99,11 +101,12 @@ fn coding_line(coding: &Coding) -> String {
     }
     let held = (coding.held_packets > 0).then(|| coding.held_time_ms / coding.held_packets as f64);
     format!(
-        "coding on {interface} by {master}: mode {mode}, {} frames sent, {} % of them sums, {} packets relayed, {} held for \
-         {} ms, {} decoded, {} not decoded, {} neighbours left out",
+        "coding on {interface} by {master}: mode {mode}, {} frames sent, {} % of them sums, {} packets relayed, {} of them in sums, \
+         {} held for {} ms, {} decoded, {} not decoded, {} neighbours left out",
         coding.sent_frames,
         number(coding.coding_ratio.map(|ratio| ratio * 100.0), 1),
         coding.relayed_packets,
+        2 * coding.sent_coded_frames,
         coding.held_packets,
         number(held, 1),
         coding.decoded_packets,

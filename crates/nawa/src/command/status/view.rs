@@ -54,6 +54,7 @@ pub struct Coding {
     pub mode: String,
     pub waits_because: Option<String>,
     pub off_because: Option<String>,
+    pub holds_nothing_because: Option<String>,
     pub warning: Option<String>,
     pub neighbours: Vec<CodingNeighbour>,
     pub sent_frames: u64,
