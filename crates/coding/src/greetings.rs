@@ -84,10 +84,12 @@ impl Greetings {
         self.waiting.is_empty()
     }
 
-    /// Whether `answer` is this node's nonce, or was until a short time ago.
-    pub fn is_answered(&self, now: Duration, answer: u64) -> bool {
+    /// Until when `answer` counts, if it is this node's nonce, or was in the period before.
+    pub fn answered_until(&self, now: Duration, answer: u64) -> Option<Duration> {
         let period = now.as_secs() / KNOWN_FOR.as_secs();
-        [period, period.saturating_sub(1)].into_iter().any(|period| self.nonce(period) == answer)
+        let of =
+            [period, period.saturating_sub(1)].into_iter().find(|period| self.nonce(*period) == answer)?;
+        Some(Duration::from_secs((of + 2) * KNOWN_FOR.as_secs()))
     }
 
     /// One for each period of [`KNOWN_FOR`].
@@ -122,9 +124,9 @@ mod tests {
         greetings.ask(s(9), NEIGHBOUR);
         let (to, Greeting { asks, nonce }) = greetings.poll().unwrap();
         assert_eq!((to, asks, greetings.is_empty()), (NEIGHBOUR, true, true));
-        assert!(greetings.is_answered(s(9), nonce) && greetings.is_answered(s(23), nonce));
-        assert!(!greetings.is_answered(s(24), nonce) && !greetings.is_answered(s(9), 0));
-        assert!(!Greetings::new(SECRET + 1).is_answered(s(9), nonce));
+        let until = |seconds, nonce| greetings.answered_until(s(seconds), nonce);
+        assert_eq!([9, 23, 24].map(|seconds| until(seconds, nonce)), [Some(s(24)), Some(s(24)), None]);
+        assert_eq!((until(9, 0), Greetings::new(SECRET + 1).answered_until(s(9), nonce)), (None, None));
     }
 
     #[test]

@@ -27,9 +27,8 @@ use crate::wait_queue::MAX_WQ_LEN;
 
 /// Stations whose frames for others are counted; one more takes the place of the one that was silent for longest.
 const MAX_OVERHEARD: usize = 64;
-/// How long a relay may code for this node after its last question: its nonce counts for less than twice [`KNOWN_FOR`]
-/// (`greetings.rs`), and a report that names it tells that this node decodes for [`KNOWN_FOR`] more.
-const CODED_FOR: Duration = Duration::from_secs(3 * KNOWN_FOR.as_secs());
+/// How long a relay may code for this node after its last question, whose nonce counts for no longer (`greetings.rs`).
+const CODED_FOR: Duration = Duration::from_secs(2 * KNOWN_FOR.as_secs());
 
 /// One node's NC layer.
 ///

@@ -75,9 +75,9 @@ pub struct Neighbourhood {
 }
 
 impl Neighbours {
-    /// A neighbour has shown that it decodes at present.
-    pub fn note(&mut self, now: Duration, mac: Mac) {
-        self.entry(now, mac).known_until = now + KNOWN_FOR;
+    /// A neighbour has shown that it decodes at present, by a nonce that counts until `until`: so it is asked anew in time.
+    pub fn note(&mut self, now: Duration, mac: Mac, until: Duration) {
+        self.entry(now, mac).known_until = until.min(now + KNOWN_FOR);
     }
 
     /// A neighbour asked with this nonce.
@@ -266,7 +266,7 @@ mod tests {
 
     fn known() -> Neighbours {
         let mut neighbours = Neighbours::default();
-        neighbours.note(s(0), NEIGHBOUR);
+        neighbours.note(s(0), NEIGHBOUR, s(100));
         neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest: u16::MAX, ..Report::default() });
         neighbours
     }
@@ -275,7 +275,7 @@ mod tests {
     fn one_that_says_nothing_is_not_coded_for() {
         let mut neighbours = Neighbours::default();
         assert!(!neighbours.decodes(s(0), NEIGHBOUR));
-        neighbours.note(s(0), NEIGHBOUR);
+        neighbours.note(s(0), NEIGHBOUR, s(100));
         assert!(neighbours.decodes(s(7), NEIGHBOUR) && !neighbours.decodes(s(8), NEIGHBOUR));
     }
 
@@ -296,7 +296,7 @@ mod tests {
             let newest = send(&mut neighbours, now, 20);
             lost += 10;
             neighbours.handle_report(now, NEIGHBOUR, &Report { newest, lost, missing: 0, answer: 0 });
-            neighbours.note(now + s(pause), NEIGHBOUR);
+            neighbours.note(now + s(pause), NEIGHBOUR, s(100));
             assert!(!neighbours.decodes(now + s(pause) - s(1) / 1000, NEIGHBOUR), "{pause}");
             assert!(neighbours.decodes(now + s(pause), NEIGHBOUR), "{pause}");
             now += s(pause);
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(neighbours.0[&NEIGHBOUR].copies.len(), MAX_COPIES);
         for n in 0..1000u32 {
             let [_, _, high, low] = n.to_be_bytes();
-            neighbours.note(s(n.into()), Mac([4, 0, 0, 0, high, low]));
+            neighbours.note(s(n.into()), Mac([4, 0, 0, 0, high, low]), s(2000));
         }
         assert_eq!(neighbours.0.len(), MAX_NEIGHBOURS);
     }

@@ -210,7 +210,7 @@ fn who_decodes_no_longer_still_does_while_a_relay_may_code_for_it() {
     assert_eq!(heard(&mut left, &sums), [] as [Vec<u8>; 0]);
     sent(&mut left, now).iter().for_each(|report| middle.handle_slave(now, report));
     assert_eq!(middle.stats().sent_again, 1);
-    let (over, copies) = (ms(24_000), left.kept(now).copies);
+    let (over, copies) = (ms(16_000), left.kept(now).copies);
     left.handle_master(over, ip_frame(1, 2, &datagram(true, 3, 300)));
     assert_eq!((sent(&mut left, over).len(), left.kept(over).copies), (1, copies));
 }

@@ -119,6 +119,16 @@ fn any_saves_nearly_what_can_be_saved() {
     }
 }
 
+/// Nonces change meanwhile.
+#[test]
+fn any_saves_as_much_for_as_long_as_it_runs() {
+    let [short, long] = [10, 40].map(|seconds| {
+        run(&Scenario { mode: Mode::Any, fq_codel: true, seed: 2, seconds, ..Scenario::default() })
+            .sent_per_segment
+    });
+    assert!(long <= 1.01 * short, "{long:.3} packets a segment in 40 s, {short:.3} in 10 s");
+}
+
 #[test]
 fn any_gains_where_the_paper_does_not() {
     for (flows, both_ways) in [(1, true), (2, true), (2, false)] {

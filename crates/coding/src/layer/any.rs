@@ -161,8 +161,8 @@ impl NcLayer {
 
     /// A report counts if it answers this node's nonce: whoever wrote it hears this node.
     pub(super) fn receive_report(&mut self, now: Duration, from: Mac, report: &Report) {
-        if self.greetings.is_answered(now, report.answer) {
-            self.neighbours.note(now, from);
+        if let Some(until) = self.greetings.answered_until(now, report.answer) {
+            self.neighbours.note(now, from, until);
             let again = self.neighbours.handle_report(now, from, report);
             self.send_again(again);
         }
@@ -190,8 +190,8 @@ impl NcLayer {
             } else {
                 self.unanswered = Some((from, now));
             }
-        } else if self.greetings.is_answered(now, greeting.nonce) {
-            self.neighbours.note(now, from);
+        } else if let Some(until) = self.greetings.answered_until(now, greeting.nonce) {
+            self.neighbours.note(now, from, until);
         }
     }
 
