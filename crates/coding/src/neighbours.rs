@@ -28,10 +28,8 @@ const HALVED_AT: u32 = 256;
 /// ever taken for one that misses more than this.
 const TOO_MUCH: u32 = 5;
 /// More than one of so many missed is too much to wait for, while few packets wait: a hold has its price, and then not even that
-/// is sure.
-const TOO_MUCH_HELD: u32 = 16;
-/// More than one of so many missed is too much for what is wanted again: that comes late, and a flow takes it for lost.
-const TOO_MUCH_WANTED: u32 = 32;
+/// is sure. It is too much for what is wanted again as well: that comes late, and a flow takes it for lost.
+const TOO_MUCH_LATE: u32 = 16;
 /// For so long after a neighbour came, or came back, nothing that is wanted again goes past it while too little is known: pure
 /// ACKs are to try it, which are reported by then; and for as long again for each that it missed. To a small window one packet of
 /// data that comes late is a time-out.
@@ -118,7 +116,7 @@ impl Neighbours {
     pub fn is_worth_waiting_for(&self, mac: Mac, many_wait: bool) -> bool {
         let few = |known: &Neighbour| {
             let is_on_trial = known.pause > PAUSE.0 && known.expected < JUDGED_FROM;
-            let too_much = if many_wait { TOO_MUCH } else { TOO_MUCH_HELD };
+            let too_much = if many_wait { TOO_MUCH } else { TOO_MUCH_LATE };
             !is_on_trial && known.missed * too_much <= known.expected.max(JUDGED_FROM)
         };
         self.0.get(&mac).is_some_and(few)
@@ -130,10 +128,11 @@ impl Neighbours {
         decoding.filter(|(mac, _)| self.is_worth_waiting_for(**mac, many_wait)).count()
     }
 
-    /// Whether the next hop of `packet` can be trusted to overhear it.
+    /// Whether the next hop of `packet` can be trusted to overhear it, or is tried by it: for one that has missed too much a trial is
+    /// made after each report, so that it can show that it overhears again.
     pub fn overhears(&self, now: Duration, packet: &Transit) -> bool {
         let trusted = |known: &Neighbour| match known.expected {
-            JUDGED_FROM.. => known.missed * TOO_MUCH_WANTED <= known.expected,
+            JUDGED_FROM.. => known.missed * TOO_MUCH_LATE <= known.expected || known.unreported == 0,
             _ if now < known.out_until.saturating_add(TRIAL_BY_ACKS * (1 + known.missed)) => false,
             // The more of them, the more have been overheard so far.
             _ => known.unreported == 0 || (known.missed == 0 && known.unreported <= known.expected),
@@ -336,7 +335,7 @@ mod tests {
             assert!(!neighbours.overhears(s(1), &packet(0)), "{trials} trials without a report");
             neighbours.handle_report(s(1), NEIGHBOUR, &report);
         }
-        for (count, lost, trusted) in [(60, 1, true), (30, 3, false), (250, 0, true)] {
+        for (count, lost, trusted) in [(60, 1, true), (30, 6, false), (250, 0, true)] {
             report = Report {
                 newest: send(&mut neighbours, s(1), count),
                 lost: report.lost + lost,
@@ -344,6 +343,8 @@ mod tests {
                 answer: 0,
             };
             neighbours.handle_report(s(1), NEIGHBOUR, &report);
+            assert!(neighbours.overhears(s(1), &packet(0)), "a trial after each report");
+            send(&mut neighbours, s(1), 1);
             assert_eq!(
                 (neighbours.overhears(s(1), &packet(0)), neighbours.decodes(s(1), NEIGHBOUR)),
                 (trusted, true)
