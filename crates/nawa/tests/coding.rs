@@ -586,6 +586,47 @@ fn what_a_slow_slave_has_no_room_for_is_counted_in_every_mode() {
     }
 }
 
+/// What waits can be coded or thinned in the layer alone; where it is not, the interface has it all, to schedule it by itself and to send
+/// many as one. In the paper's modes a node may code once it has relayed, in `any` while two of its neighbours decode.
+#[test]
+fn what_waits_is_left_to_the_interface_unless_the_node_may_code_or_thin_it() {
+    /// Sent each time. The interface sends one a second.
+    const FRAMES: u64 = 100;
+    let name = "what_waits_is_left_to_the_interface_unless_the_node_may_code_or_thin_it";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let chain = Chain::new(3);
+    let mut daemons = chain.start_all("mode = 'controlled'\n");
+    chain.ping(1, "10.88.0.3");
+    both_ways(&chain, 100_000);
+    let node = chain.node(2);
+    let slow = "qdisc replace dev air0 root tbf rate 8kbit burst 1600 limit 1000000";
+    succeed(&mut node.command("tc", slow.split(' ')));
+    let master = node.within(|| PacketSocket::open(index("nc0"), None).expect("a packet socket"));
+    let frame = [&[2; 6][..], &chain.mac(2), &[0x88, 0xb7], &[7; 1000]].concat();
+    let in_interface = || {
+        let shown = succeed(&mut node.command("tc", "-s -j qdisc show dev air0".split(' ')));
+        let queues: Value = serde_json::from_str(&shown).expect("JSON");
+        queues[0]["qlen"].as_u64().unwrap_or_else(|| panic!("no length in {shown}"))
+    };
+    let (in_layer, mostly) = (|| chain.counted(2, "queued_frames"), FRAMES / 2);
+    for (more, is_kept) in [
+        ("mode = 'controlled'\n", true),
+        ("mode = 'off'\n", false),
+        ("mode = 'off'\nthin-acks = true\n", true),
+        ("mode = 'any'\n", false),
+    ] {
+        chain.file(2, more);
+        daemons[1].signal(Signal::HUP);
+        daemons[1].read_until("the file is taken up");
+        (0..FRAMES).for_each(|_| master.send(&frame).expect("it goes"));
+        eventually(&format!("{more} keeps them: {is_kept}"), || {
+            let is_so =
+                if is_kept { in_layer() >= mostly } else { in_layer() == 0 && in_interface() >= mostly };
+            is_so.then_some(())
+        });
+    }
+}
+
 #[test]
 fn hosts_that_do_not_code_are_reached() {
     let Some(_alone) = namespaces_or_skip("hosts_that_do_not_code_are_reached") else { return };
