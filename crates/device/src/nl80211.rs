@@ -115,7 +115,7 @@ impl Radio {
     pub fn monitor(mut self, name: &str) -> io::Result<Monitor> {
         // A flag is an attribute without data, in the attribute of the flags: its length and its kind.
         let [[a, b], [c, d]] = [4u16.to_ne_bytes(), MONITOR_OTHERS.to_ne_bytes()];
-        self.socket.request(
+        let made = self.socket.request(
             NEW_INTERFACE,
             &[
                 (ATTR_WIPHY, &self.network.wiphy.to_ne_bytes()),
@@ -124,8 +124,12 @@ impl Radio {
                 (ATTR_MONITOR_FLAGS, &[a, b, c, d]),
                 (ATTR_SOCKET_OWNER, &[]),
             ],
-        )?;
+        );
         let mut net = Net::open()?;
+        // Of a name that is taken the kernel says that too many files are open.
+        let taken =
+            || io::Error::new(io::ErrorKind::AlreadyExists, "another interface has this name; remove it");
+        made.map_err(|error| if net.link(name).is_ok() { taken() } else { error })?;
         let index = net.link(name)?.index;
         net.set_up(index)?;
         Ok(Monitor { index, _owner: self.socket })

@@ -77,6 +77,7 @@ fn inside_a_guest() {
     floods_reach_everybody_over_three_hops(&wifi);
     floods_that_repeat_lose_nothing(&wifi);
     a_monitor_that_cannot_be_used_is_named(&wifi);
+    a_monitor_that_cannot_be_made_is_named(&wifi);
     a_monitor_that_goes_is_made_again(&wifi);
     a_network_that_becomes_another_is_looked_at_again(&wifi);
     wifi.join(Kind::Wep);
@@ -423,6 +424,18 @@ fn a_monitor_that_cannot_be_used_is_named(wifi: &Wifi) {
     is_used();
     wifi.iw(1, "dev mon7 del");
     eventually("it is missed", || wifi.status(1)["off_because"].as_str().map(drop));
+}
+
+/// Somebody else has its name.
+fn a_monitor_that_cannot_be_made_is_named(wifi: &Wifi) {
+    wifi.nodes[1].ip("tuntap add nc0-mon mode tap");
+    let _daemons = wifi.start("");
+    let status = wifi.status(1);
+    let why = "what neighbours send each other is not heard: the monitor interface `nc0-mon` cannot be used (another interface has this \
+               name; remove it)";
+    assert_eq!((&status["mode"], &status["off_because"]), (&"off".into(), &why.into()), "{status}");
+    wifi.nodes[1].ip("tuntap del nc0-mon mode tap");
+    eventually("it is made", || wifi.status(1)["off_because"].is_null().then_some(()));
 }
 
 /// Somebody takes away the one that Nawa made.
