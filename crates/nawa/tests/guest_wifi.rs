@@ -33,6 +33,11 @@ const REPEATING: &str = "jitter = '10ms'\nenough = 99\nrepeats = 2\n";
 /// The same, but who hears four copies, more than one neighbour sends, keeps still: the next hop has the message then.
 const SUPPRESSING: &str = "suppress = true\nthreshold = 4\nenough = 4\nrepeats = 2\n";
 
+/// A beacon of radio 0, to all, in hexadecimal, up to where the kernel goes on: its interval of 100 TU, its network's name, four rates of
+/// 802.11b and four of 802.11g, channel 1.
+const BEACON: &str = "80000000ffffffffffff0200000000000200000000000000000000000000000064000100\
+                      00046e617761010882848b960c121824030101";
+
 fn run_on(name: &str, version: &str) {
     if Command::new("iw").arg("--version").output().is_err() {
         return skip(name, "needs iw: make wifi");
@@ -90,6 +95,7 @@ fn inside_a_guest() {
     floods_that_repeat_lose_nothing(&wifi);
     a_mesh_that_forwards_is_named(&wifi);
     a_station_is_named(&wifi);
+    an_access_point_is_left_alone(&wifi);
 }
 
 /// What the radios make up.
@@ -323,6 +329,22 @@ fn a_station_is_named(wifi: &Wifi) {
     wifi.nodes[0].ip("link set wlan0 up");
     let told = warnings(wifi);
     assert!(told.contains("access point"), "{told}");
+}
+
+/// Nobody joins it, for `iw` has it send beacons and answers nobody.
+fn an_access_point_is_left_alone(wifi: &Wifi) {
+    wifi.nodes[0].ip("link set wlan0 down");
+    wifi.iw(0, "dev wlan0 set type __ap");
+    wifi.nodes[0].ip("link set wlan0 up");
+    wifi.iw(0, &format!("dev wlan0 ap start nawa 2412 NOHT 100 2 head {BEACON}"));
+    let told = warnings(wifi);
+    assert!(told.contains("access point"), "{told}");
+    let _daemon = wifi.code(0, "");
+    eventually("it says so", || {
+        let status = wifi.status(0);
+        let why = status["off_because"].as_str().is_some_and(|why| why.contains("access point"));
+        (why && status["mode"] == "off" && status["waits_because"].is_null()).then_some(())
+    });
 }
 
 /// Of the first node, if it floods.
