@@ -23,18 +23,26 @@ pub struct Guest<'a> {
     pub modules: &'a [&'a str],
 }
 
-/// The folder in which `make guest` put Debian's kernel `version` and its modules; `None` skips the test `name`.
-fn kernel_or_skip(name: &str, version: &str) -> Option<PathBuf> {
+/// The folder in which `make guest` put Debian's kernel `version` and its modules, those named among them; `None` skips the test `name`.
+fn kernel_or_skip(name: &str, version: &str, modules: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("../guest/{version}"));
+    // Behind the package all modules that were looked for, in a file that is there once everything else is.
+    let package = fs::read_to_string(folder.join("package")).unwrap_or_default();
+    let is_asked_for = |module: &&str| package.split_whitespace().any(|word| word == bare(module));
     let reason = if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         "needs qemu-system-x86_64: make guest"
-    } else if !folder.join("vmlinuz").exists() || !folder.join("modules").exists() {
-        "needs a kernel to boot: make guest"
+    } else if package.is_empty() || !modules.iter().all(is_asked_for) {
+        "needs a kernel to boot, with its modules: make guest"
     } else {
         return Some(folder);
     };
     skip(name, reason);
     None
+}
+
+/// A module without its parameters.
+fn bare(module: &str) -> &str {
+    module.split(' ').next().unwrap_or(module)
 }
 
 /// What init is in a guest. The kernel's complaints are those behind the marker.
@@ -95,7 +103,7 @@ impl Files {
     /// Those of `names` that are in `folder`, and their order.
     fn add_modules(&self, names: &[&str], folder: &Path) {
         self.make_folder(Path::new("/modules"));
-        let file = |name: &str| format!("{}.ko", name.split(' ').next().unwrap_or(name));
+        let file = |name: &str| format!("{}.ko", bare(name));
         let there = |name: &&&str| folder.join(file(name)).exists();
         let names: Vec<&str> = names.iter().filter(there).copied().collect();
         for name in &names {
@@ -131,7 +139,7 @@ impl Guest<'_> {
     /// Boots Debian's kernel `version`, runs the test inside, and fails unless it passed and the kernel said nothing of
     /// it; skips the test `name` where there is none.
     pub fn runs_on(&self, name: &str, version: &str) {
-        let Some(kernel) = kernel_or_skip(name, version) else { return };
+        let Some(kernel) = kernel_or_skip(name, version, self.modules) else { return };
         let said = self.boot(&kernel);
         let passed = said.lines().any(|line| line.starts_with(&format!("guest: passed on {version}.")));
         assert!(passed, "the guest said: {said}");
