@@ -19,6 +19,9 @@ fn run_on(name: &str, version: &str) {
             "llc",
             "stp",
             "bridge",
+            "garp",
+            "mrp",
+            "8021q",
             "veth",
             "tun",
             "nfnetlink",
@@ -53,6 +56,7 @@ fn networks_run_on_linux_6_12() {
 #[ignore = "started by others, inside a guest"]
 fn inside_a_guest() {
     messages_are_flooded();
+    a_vlan_whose_tags_are_taken_off_is_told();
     the_tunnel_carries_packets();
     bicast_looks_at_packets();
     bicast_knows_linux_in_the_midst();
@@ -135,6 +139,18 @@ fn without_cap_bpf(network: &Network) {
     let receiver = network.listen(2);
     network.connect(1).send(0, b"by a packet socket").expect("it goes");
     assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), "by a packet socket");
+}
+
+/// XDP does not see such a tag, and takes its floods for this network's.
+fn a_vlan_whose_tags_are_taken_off_is_told() {
+    let network = Network::new(1);
+    let _daemon = network.start(1, "");
+    let told = || network.status(1)["warnings"].to_string().contains("takes their tags off");
+    assert!(!told(), "there is no VLAN");
+    network.node(1).ip("link add link air0 name air0.5 type vlan id 5");
+    assert!(told());
+    succeed(&mut network.node(1).command("ethtool", ["-K", "air0", "rxvlan", "off"]));
+    assert!(!told(), "tags are left on");
 }
 
 fn the_tunnel_carries_packets() {
