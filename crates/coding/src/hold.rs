@@ -196,7 +196,7 @@ impl Holds {
         let opposed = self.ways.iter().filter(|((from, to), _)| lately((*from, *to)) && lately((*to, *from)));
         let mut credits = opposed.map(|(_, known)| known.credit).peekable();
         if credits.peek().is_none() {
-            return Some("nothing is relayed both ways");
+            return Some("nothing is relayed both ways between neighbours that packets are held for");
         }
         credits.all(|credit| credit == 0).then_some("too many packets that waited found no partner")
     }

@@ -51,6 +51,8 @@ pub struct NcLayer {
     coded_for_until: Duration,
     /// When many packets waited last (mode `any`).
     many_waited: Option<Duration>,
+    /// When a packet was relayed last (mode `any`).
+    relayed: Option<Duration>,
     /// Until then another that has just heard the same sum sends first (mode `any`).
     quiet_until: Duration,
     interface_queue: InterfaceQueue,
@@ -74,6 +76,7 @@ impl NcLayer {
             unanswered: None,
             coded_for_until: Duration::ZERO,
             many_waited: None,
+            relayed: None,
             quiet_until: Duration::ZERO,
             interface_queue: InterfaceQueue::new(config.queues_by_flow(), secret),
             decoding_buffer: DecodingBuffer::default(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::ethernet::Mac;
 use crate::header::Report;
+use crate::reception::DELAY;
 use crate::transit::Transit;
 
 /// Neighbours known at once.
@@ -45,8 +46,9 @@ struct Neighbour {
     nonce: u64,
     /// Of the next sum that it is to overhear.
     number: u16,
-    /// Sums that no report covers yet.
+    /// Sums that no report covers yet, and when the last was numbered.
     unreported: u32,
+    last: Duration,
     copies: VecDeque<(u16, Transit)>,
     /// Its latest report: it counts from the first sum that it heard.
     reported: Report,
@@ -75,7 +77,8 @@ pub struct Neighbourhood {
 impl Neighbours {
     /// A neighbour has shown that it decodes at present, by a nonce that counts until `until`: so it is asked anew in time.
     pub fn note(&mut self, now: Duration, mac: Mac, until: Duration) {
-        self.entry(now, mac).known_until = until.min(now + KNOWN_FOR);
+        let known = self.entry(now, mac);
+        known.known_until = known.known_until.max(until.min(now + KNOWN_FOR));
     }
 
     /// A neighbour asked with this nonce.
@@ -128,14 +131,17 @@ impl Neighbours {
         decoding.filter(|(mac, _)| self.is_worth_waiting_for(**mac, many_wait)).count()
     }
 
-    /// Whether the next hop of `packet` can be trusted to overhear it, or is tried by it: for one that has missed too much a trial is
-    /// made after each report, so that it can show that it overhears again.
+    /// Whether the next hop of `packet` can be trusted to overhear it, or is tried by it: one that has missed too much can show that it
+    /// overhears again by a trial after each report. Where none comes of a trial it was not heard; the next is made ever later.
     pub fn overhears(&self, now: Duration, packet: &Transit) -> bool {
+        let is_tried = |known: &Neighbour| {
+            known.unreported == 0 || now >= known.last.saturating_add(2 * DELAY * known.unreported)
+        };
         let trusted = |known: &Neighbour| match known.expected {
-            JUDGED_FROM.. => known.missed * TOO_MUCH_LATE <= known.expected || known.unreported == 0,
+            JUDGED_FROM.. => known.missed * TOO_MUCH_LATE <= known.expected || is_tried(known),
             _ if now < known.out_until.saturating_add(TRIAL_BY_ACKS * (1 + known.missed)) => false,
             // The more of them, the more have been overheard so far.
-            _ => known.unreported == 0 || (known.missed == 0 && known.unreported <= known.expected),
+            _ => is_tried(known) || (known.missed == 0 && known.unreported <= known.expected),
         };
         !packet.is_wanted() || self.0.get(&packet.next_hop).is_some_and(trusted)
     }
@@ -146,6 +152,7 @@ impl Neighbours {
         let number = known.number;
         known.number = number.wrapping_add(1);
         known.unreported += 1;
+        known.last = now;
         if known.unreported >= MAX_UNREPORTED {
             known.leave_out(now);
         }
@@ -189,6 +196,7 @@ impl Neighbour {
             nonce: 0,
             number: 0,
             unreported: 0,
+            last: now,
             copies: VecDeque::new(),
             reported: Report { newest: u16::MAX, ..Report::default() },
             expected: 0,
@@ -217,9 +225,12 @@ impl Neighbour {
             let behind = report.newest.wrapping_sub(number);
             behind < 64 && report.missing >> behind & 1 == 1
         };
-        let (again, waiting) = self.copies.drain(..).partition(|(number, _)| is_missing(*number));
+        // What it covers it never names again, but numbers come again.
+        let is_covered = |number: u16| report.newest.wrapping_sub(number) <= u16::MAX / 2;
+        let (covered, waiting) = self.copies.drain(..).partition(|(number, _)| is_covered(*number));
         self.copies = waiting;
-        VecDeque::into_iter(again).map(|(_, packet)| packet).collect()
+        let again = VecDeque::into_iter(covered).filter(|(number, _)| is_missing(*number));
+        again.map(|(_, packet)| packet).collect()
     }
 
     fn judge(&mut self, now: Duration, expected: u32, missed: u32) {
@@ -288,6 +299,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_heard_is_not_sent_again_when_numbers_come_again() {
+        let mut neighbours = known();
+        let newest = send(&mut neighbours, s(0), 5);
+        let report = Report { newest, ..Report::default() };
+        assert_eq!(neighbours.handle_report(s(0), NEIGHBOUR, &report), []);
+        // 65,534 pure ACKs later.
+        let report = Report { newest: newest - 2, lost: 1, missing: 0b10, answer: 0 };
+        assert_eq!(neighbours.handle_report(s(100), NEIGHBOUR, &report), []);
+    }
+
+    #[test]
     fn one_that_misses_too_much_is_left_out_for_longer_each_time() {
         let mut neighbours = known();
         let (mut now, mut lost) = (s(0), 0);
@@ -350,6 +372,21 @@ mod tests {
                 (trusted, true)
             );
         }
+    }
+
+    #[test]
+    fn one_that_did_not_hear_a_trial_is_tried_again_ever_later() {
+        let mut neighbours = known();
+        let newest = send(&mut neighbours, s(0), 20);
+        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost: 2, missing: 0, answer: 0 });
+        let mut tried = Vec::new();
+        for second in 0..20 {
+            if neighbours.overhears(s(second), &packet(0)) {
+                tried.push(second);
+                send(&mut neighbours, s(second), 1);
+            }
+        }
+        assert_eq!(tried, [0, 2, 6, 12]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ const EVERY: (u16, u16) = (16, 128);
 /// So many missed since the last report are reported at once: they may be reason enough to leave this node out.
 const ALARMING: u16 = 3;
 /// A report is not put off for longer.
-const DELAY: Duration = Duration::from_secs(1);
+pub const DELAY: Duration = Duration::from_secs(1);
 /// A jump of the numbers by more, or back by more than a report covers, is a relay that began anew.
 const JUMP: u16 = 1024;
 

@@ -115,7 +115,8 @@ impl<N: Copy + Ord, I> Flows<N, I> {
         }
     }
 
-    /// Takes a frame out of its turn; its flow pays for it all the same. `Err` if CoDel drops it.
+    /// Takes a frame out of its turn; its flow pays for it all the same, with no more than a turn: one from which others take for
+    /// long would wait as long when they stop. `Err` if CoDel drops it.
     pub fn take(&mut self, now: Duration, (name, at): Place<N>) -> Option<Result<I, I>> {
         let flow = self.flows.get_mut(&name)?;
         let frame = flow.remove(at)?;
@@ -123,7 +124,7 @@ impl<N: Copy + Ord, I> Flows<N, I> {
         if flow.drops(now, &frame) {
             return Some(Err(frame.item));
         }
-        flow.deficit -= frame.bytes as i64;
+        flow.deficit = (flow.deficit - frame.bytes as i64).max(-QUANTUM);
         Some(Ok(frame.item))
     }
 
@@ -218,6 +219,15 @@ mod tests {
         push(&mut flows, 2, 1514);
         assert_eq!(flows.take(ZERO, (1, 0)), Some(Ok(1)));
         assert_eq!(order(&mut flows, 2), [2, 1]);
+    }
+
+    #[test]
+    fn what_was_taken_for_long_makes_its_flow_wait_no_longer_than_a_turn() {
+        let mut flows = Flows::default();
+        (0..1002).for_each(|_| push(&mut flows, 1, 1514));
+        assert!((0..1000).all(|_| flows.take(ZERO, (1, 0)) == Some(Ok(1))));
+        (0..4).for_each(|_| push(&mut flows, 2, 1514));
+        assert_eq!(order(&mut flows, 4), [2, 2, 1, 2]);
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn ails(trial: &Trial, vehicle: usize) -> Option<String> {
     let checks = [
         ("peer", status["tunnel"]["peers"][0]["up"] == true),
         ("coding", status["coding"][0]["waits_because"].is_null() && status["coding"][0]["mode"] == "any"),
-        ("flood", status["flood"][0]["relay"] == "xdp-native"),
+        ("flood", status["flood"][0]["relay"] == "xdp-generic"),
         ("bicast", status["bicast"]["mode"] == "adaptive"),
         ("flight", status["flight"]["default"] == "fsat"),
         ("reload", status["reload_refused"].is_null()),

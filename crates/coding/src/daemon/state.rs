@@ -152,7 +152,7 @@ pub struct Status {
     pub queued_frames: usize,
     /// Packets that wait for a partner.
     pub waiting_packets: usize,
-    /// Why none waits at present, where a node relays in mode `any`; null where some may.
+    /// Why none waits at present, where a node relays of late in mode `any`; null where some may.
     pub holds_nothing_because: Option<&'static str>,
     /// TCP connections known.
     pub flows: usize,

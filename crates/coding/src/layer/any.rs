@@ -33,6 +33,7 @@ impl NcLayer {
     /// A packet that has no partner yet waits for one, if that is worth it.
     pub(super) fn wait_or_go(&mut self, now: Duration, packet: Transit) {
         self.stats.relayed += 1;
+        self.relayed = Some(now);
         if self.interface_queue.len() + self.holds.len() >= MANY {
             self.many_waited = Some(now);
         }
@@ -65,16 +66,17 @@ impl NcLayer {
         self.can_be_coded(now, packet) && hops.all(|hop| self.neighbours.is_worth_waiting_for(hop, many_wait))
     }
 
-    /// Why no packet waits for a partner at present, if so, at a node that relays.
+    /// Why no packet waits for a partner at present, if so, at a node that has relayed of late.
     pub fn holds_nothing_because(&self, now: Duration) -> Option<&'static str> {
-        if self.config.mode != Mode::Any || self.stats.relayed == 0 {
+        let relays = self.relayed.is_some_and(|last| now < last.saturating_add(KNOWN_FOR));
+        if !relays || self.config.mode != Mode::Any || self.holds.len() > 0 {
             return None;
         }
         if !self.can_code(now) {
             return Some("fewer than two neighbours decode and are not left out");
         }
         if self.neighbours.worth_waiting_for(now, self.windows_are_large(now)) < 2 {
-            return Some("neighbours miss too many sums");
+            return Some("neighbours miss too many sums, or have yet to show that they overhear");
         }
         self.holds.idle_because(now)
     }

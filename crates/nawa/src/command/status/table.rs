@@ -294,7 +294,8 @@ mod tests {
     fn coding(waits_because: Option<&str>) -> serde_json::Value {
         json!({
             "interface": "mesh0", "master": "nc0", "mode": "any", "waits_because": waits_because,
-            "off_because": null, "warning": waits_because.is_none().then_some("`mesh0` has an address"),
+            "off_because": null, "holds_nothing_because": waits_because.is_none().then_some("nothing is relayed"),
+            "warning": waits_because.is_none().then_some("`mesh0` has an address"),
             "neighbours": if waits_because.is_some() { json!([]) } else { json!([
                 {"address": "02:00:00:00:00:01", "overheard_frames": 7, "decodes": true, "left_out": false},
                 {"address": "02:00:00:00:00:03", "overheard_frames": 0, "decodes": false, "left_out": true},
@@ -361,8 +362,9 @@ flood on wlan0: id 7, mode driver (packet-socket), authenticated, 2 receivers
 
 flood on wlan1: id 8, mode kernel, waits: the interface is gone
 
-coding on mesh0 by nc0: mode any, 200 frames sent, 12.5 % of them sums, 90 packets relayed, 4 held for 1.5 ms, \
+coding on mesh0 by nc0: mode any, 200 frames sent, 12.5 % of them sums, 90 packets relayed, 50 of them in sums, 4 held for 1.5 ms, \
 30 decoded, 3 not decoded, 1 neighbours left out
+ holds nothing: nothing is relayed
  `mesh0` has an address
  neighbour 02:00:00:00:00:01: 7 frames for others overheard, decodes
  neighbour 02:00:00:00:00:03: not overheard yet, left out

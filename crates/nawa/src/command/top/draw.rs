@@ -486,7 +486,7 @@ fn coding(known: &Known, all: &[Coding], chosen: &Chosen, look: Look, width: usi
             )),
             Span::styled(sparkline(&gain, look, (room, 1), 50.0).concat(), look.sparkline()),
         ]));
-        for note in one.off_because.iter().chain(&one.warning) {
+        for note in one.off_because.iter().chain(&one.holds_nothing_because).chain(&one.warning) {
             rows.push(Line::styled(format!("    {}", ascii(note)), look.doubtful()));
         }
         for neighbour in &one.neighbours {
