@@ -13,9 +13,10 @@ pub(crate) use test::check_usrsctp;
 pub use test::{Test, sctp_stacks};
 
 /// What `nawa lab list` shows of them.
-pub(crate) const EXPERIMENTS: [Entry; 7] = [
+pub(crate) const EXPERIMENTS: [Entry; 8] = [
     Entry::new("bicast-loss", experiments::ABOUT_LOSS, experiments::loss),
     Entry::new("bicast-load", experiments::ABOUT_LOAD, experiments::load),
+    Entry::new("bicast-burst", experiments::ABOUT_BURST, experiments::burst),
     Entry::new("bicast-uneven", experiments::ABOUT_UNEVEN, experiments::uneven),
     Entry::new("bicast-cut", experiments::ABOUT_CUT, experiments::cut),
     Entry::new("bicast-budget", experiments::ABOUT_BUDGET, experiments::budget),

@@ -1,6 +1,6 @@
-//! `bicast-loss`, `bicast-load`, `bicast-budget`, `bicast-uneven` and `bicast-cut`: SCTP; `bicast-tcp`: one TCP flow through the tunnel,
-//! with and without copies of what controls retransmission; `bicast-dropping`: copies into a second path that drops them, and a TCP
-//! flow that shares it.
+//! `bicast-loss`, `bicast-load`, `bicast-burst`, `bicast-budget`, `bicast-uneven` and `bicast-cut`: SCTP; `bicast-tcp`: one TCP flow
+//! through the tunnel, with and without copies of what controls retransmission; `bicast-dropping`: copies into a second path that drops
+//! them, and a TCP flow that shares it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use crate::system::{NawaSetup, System};
 
 pub(crate) const ABOUT_LOSS: &str = "2 and 4 SCTP transfers over two paths with 1 to 6 % loss, by what is sent twice (paper 004, figures 8 and 9)";
 pub(crate) const ABOUT_LOAD: &str = "1 to 8 SCTP transfers over two paths with 1 and 5 % loss, by what is sent twice (paper 004, figures 10 and 11)";
+pub(crate) const ABOUT_BURST: &str =
+    "1 and 4 SCTP transfers over two paths that lose several packets at a time, by what is sent twice";
 pub(crate) const ABOUT_UNEVEN: &str =
     "SCTP transfers over two paths of different rate or delay, from one host and from several";
 
@@ -46,7 +48,7 @@ const DELAY: Duration = Duration::from_millis(5);
 /// dummynet's, by which the paper's paths were emulated, unless told otherwise.
 const QUEUE: Queue = Queue::Packets(50);
 /// Mean length of a burst of losses, in packets.
-const BURST: f64 = 3.0;
+const BURST_LENGTH: f64 = 3.0;
 
 /// Cells at the same time. Guests feel a machine that is busy (docs/lab.md), and a cell's two to six take a tenth to a sixth of a
 /// processor each. With `--quick` each has two.
@@ -70,7 +72,8 @@ const NOTES: [&str; 5] = [
      linux-probed: the same, whose programs ask for HEARTBEATs on all paths at once (SPP_HB_DEMAND), where by itself it waits \
      for seconds, in which nothing can be copied; linux-native: the running kernel's SCTP on those hosts, asked likewise; \
      usrsctp: libusrsctp on them, raw IP sockets; no counter or setting of either differs between modes",
-    "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone",
+    "loss = both: of each packet in each direction, drawn before the queue; bursts: likewise, in bursts of 3 in the mean (Gilbert); \
+     data: from client to server alone",
     "transfer_s: mean over the transfers, at the receiver, from the association's being up to its last byte; \
      longest_gap_ms: the longest of all; gaps_over_500ms, t3_expiries, retransmitted_chunks: of all together",
     "extra_bytes_ratio: bytes of copies over bytes of the stacks' own packets, both ends together",
@@ -78,7 +81,7 @@ const NOTES: [&str; 5] = [
 
 fn bursts(percent: f64) -> Loss {
     let mean = Probability::new(percent / 100.0).ok();
-    mean.and_then(|mean| Loss::gilbert_elliott(mean, BURST).ok()).unwrap_or_default()
+    mean.and_then(|mean| Loss::gilbert_elliott(mean, BURST_LENGTH).ok()).unwrap_or_default()
 }
 
 fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
@@ -93,14 +96,14 @@ const KINDS: [(&str, [(f64, Duration); 2]); 4] = [
     ("5ms+50ms", [(RATE_MBPS, DELAY), (RATE_MBPS, Duration::from_millis(50))]),
 ];
 
-/// A cell's case, with these fields in its key. `loss`: `both`: packets in both directions are lost; `data`: from client to server
-/// alone. `cut`: when the first path carries nothing, in seconds.
+/// A cell's case, with these fields in its key. `loss`: `both`: packets in both directions are lost; `bursts`: several at a time;
+/// `data`: from client to server alone. `cut`: when the first path carries nothing, in seconds.
 fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case<Test>> {
     let (percent, transfers): (f64, usize) = (cell.get("loss_percent")?, cell.get("transfers")?);
     let (stack, mode) = (cell.one_of("stack", &STACKS_BY_NAME)?, cell.one_of("mode", &MODES)?);
     let kind = cell.one_of("links", &KINDS)?;
     let mut links = kind.map(|(rate, delay)| {
-        let lost = percent_lost(percent);
+        let lost = if cell.text("loss") == "bursts" { bursts(percent) } else { percent_lost(percent) };
         let back = if cell.text("loss") == "data" { Loss::None } else { lost };
         [link(rate, delay, lost), link(rate, delay, back)]
     });
@@ -179,6 +182,16 @@ pub(crate) fn load(options: &RunOptions) -> Result<Experiment> {
                 router in front of each";
     let size = options.size;
     experiment(&LOAD, (size, size.of(1, 3, 5)), "where", None, &[note])
+}
+
+const BURST: [Grid; 2] = [
+    Grid(QUICK, &["loss_percent=3.0 loss=bursts transfers=2", PROBED, ALL_MODES]),
+    Grid(FULL, &["loss_percent=1.0,3.0,5.0 loss=bursts transfers=1,4", STACKS, ALL_MODES]),
+];
+
+pub(crate) fn burst(options: &RunOptions) -> Result<Experiment> {
+    let size = options.size;
+    experiment(&BURST, (size, size.of(1, 3, 3)), "", None, &[])
 }
 
 const BUDGET: [Grid; 2] = [

@@ -179,11 +179,21 @@ impl Prepared for Linked<'_> {
 
     fn measure(mut self: Box<Self>) -> Result<Sample> {
         let mut series = Series::of(&self.site, COLUMNS)?;
-        let mut write = series.as_mut().map(|series| |look| write(series, look));
-        let watch = write.as_mut().map(|write| write as Watch);
-        let (test, seed) = (&self.flows.test, self.site.seed);
-        let outcome = flows::run(&self.network, &mut self.guests, test, seed, watch)?;
-        Ok(metrics(&self.flows.topology, &outcome).into())
+        let Flows { test, topology, .. } = self.flows;
+        let steps = matches!(topology, Topology::Single(path) if !path.down.delay_steps.is_empty());
+        let looks = steps || series.is_some();
+        let mut acked = Vec::new();
+        let mut see = |look: Look| {
+            acked.extend(look.infos[0].map(|info| (look.time, info.bytes_acked)));
+            series.iter_mut().for_each(|series| write(series, &look));
+        };
+        let watch = looks.then_some(&mut see as Watch);
+        let outcome = flows::run(&self.network, &mut self.guests, test, self.site.seed, watch)?;
+        let mut metrics = metrics(topology, &outcome);
+        if steps {
+            metrics.extend(recovery(&acked, outcome.from).map(|time| ("recovery_s", time.as_secs_f64())));
+        }
+        Ok(metrics.into())
     }
 }
 
@@ -207,13 +217,35 @@ fn metrics(topology: &Topology, outcome: &Outcome) -> Fields<f64> {
     metrics
 }
 
+/// The longest time from `from` on in which a flow had less acknowledged than nine tenths of its usual, each time in the second before.
+fn recovery(acked: &[(Duration, u64)], from: Duration) -> Option<Duration> {
+    const SECOND: Duration = Duration::from_secs(1);
+    let after = acked.iter().filter(|(time, _)| *time >= from + SECOND);
+    let in_second = after.map(|&(time, bytes)| {
+        let before = acked.partition_point(|(other, _)| *other + SECOND <= time);
+        (time, bytes - acked[before.saturating_sub(1)].1)
+    });
+    let rates: Vec<(Duration, u64)> = in_second.collect();
+    let mut sorted: Vec<u64> = rates.iter().map(|(_, bytes)| *bytes).collect();
+    sorted.sort_unstable();
+    let usual = *sorted.get(sorted.len() / 2)?;
+    let low = rates.chunk_by(|one, next| (one.1 * 10 < usual * 9) == (next.1 * 10 < usual * 9));
+    let low = low.filter(|spell| spell[0].1 * 10 < usual * 9);
+    Some(low.map(|spell| spell[spell.len() - 1].0 - spell[0].0).max().unwrap_or_default())
+}
+
 /// What only senders know; nothing where one of them is a guest.
 fn senders(outcome: &Outcome) -> Fields<f64> {
     let infos: Option<Vec<_>> = outcome.flows.iter().map(|flow| flow.info).collect();
     let Some(infos) = infos else { return Vec::new() };
     let retransmitted: u32 = infos.iter().map(|info| info.retransmitted).sum();
+    let sent: u32 = infos.iter().map(|info| info.segments_sent).sum();
     let window = infos.iter().map(|info| info.snd_wnd).max().unwrap_or(0);
-    vec![("retransmitted_packets", retransmitted.into()), ("window_bytes", window.into())]
+    vec![
+        ("retransmitted_packets", retransmitted.into()),
+        ("retransmitted_ratio", f64::from(retransmitted) / f64::from(sent)),
+        ("window_bytes", window.into()),
+    ]
 }
 
 /// How flows share a link: the goodput of the first half, its share, and the fairness index of all (Jain, Chiu and
@@ -246,7 +278,7 @@ const COLUMNS: &str = "cwnd_packets,ssthresh_packets,unacked_packets,window_byte
 /// Only a sender knows them: they are empty for one in a guest, and before a flow has begun.
 const UNKNOWN: &str = ",,,,,,,,";
 
-fn write(series: &mut Series, look: Look) {
+fn write(series: &mut Series, look: &Look) {
     for (flow, info) in look.infos.iter().enumerate() {
         let columns = info.as_ref().map_or_else(|| UNKNOWN.into(), columns);
         series.write(look.time, look.queued, flow, columns);
@@ -272,11 +304,22 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_has_recovered_when_it_has_its_usual_rate() {
+        // A megabyte a second, but none from 5 to 7 s.
+        let at = |ms: u64| (Duration::from_millis(ms), ms.min(5000) * 1000 + ms.saturating_sub(7000) * 1000);
+        let acked: Vec<_> = (0..20_000).step_by(20).map(at).collect();
+        let time = recovery(&acked, Duration::from_secs(2)).unwrap();
+        assert!((2.7..2.9).contains(&time.as_secs_f64()), "{time:?}");
+        assert_eq!(recovery(&acked[..250], Duration::ZERO), Some(Duration::ZERO));
+        assert_eq!(recovery(&[], Duration::ZERO), None);
+    }
+
+    #[test]
     fn every_line_has_the_columns_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let mut series = Series::create(folder.path(), "x", 1, COLUMNS).unwrap();
         let infos = vec![None, Some(TcpInfo::default())];
-        write(&mut series, Look { time: Duration::from_millis(250), queued: 7, infos });
+        write(&mut series, &Look { time: Duration::from_millis(250), queued: 7, infos });
         drop(series);
         let text = std::fs::read_to_string(folder.path().join("x 1.csv")).unwrap();
         let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();

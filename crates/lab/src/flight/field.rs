@@ -51,14 +51,15 @@ const GRIDS: [Grid; 11] = [
     Grid(PAPER, &[RATES_PAPER, CHANGES, CC]),
 ];
 
-const ABOUT_THIS: [&str; 3] = [
+const ABOUT_THIS: [&str; 4] = [
     "RTT 60 ms; queue: policer (a token bucket of 50 frames, nothing waits), codel and pie (RFC 8289, RFC 8033, before ten BDP), \
      packets-N (drop-tail), bdp-2 (drop-tail, twice the BDP); `flows` flows of cc and as many of `against`, which start within 5 s; \
      measured from then on for time_s",
     "case: one flow of cc in two BDP of buffer; bunched: acknowledgements released every 16 ms; suspended: both directions stand \
      still for 166 ms each 2 s; step: RTT 20 and 100 ms in turns of 20 s; starlink: base delay 30, 60, 45, 80 ms in turns of 15 s \
      and up to 7 ms of jitter, no loss; jitter: RTT 20 ms, and what a normal distribution of 10 ms adds to each frame, in order; reorder: each frame takes 20 or 45 ms by chance",
-    "dropped_ratio: of all frames handed to the bottleneck, by its policer and its queue",
+    "dropped_ratio: of all frames handed to the bottleneck, by its policer and its queue; retransmitted_ratio: of all segments sent",
+    "recovery_s: of step and starlink, the longest time in which less was acknowledged than nine tenths of the usual, of each second",
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
