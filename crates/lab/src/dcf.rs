@@ -34,7 +34,7 @@ pub const INTERFACE: &str = "w0";
 /// The interfaces' MTU: room for what a layer between IP and MAC adds to 1500 bytes.
 pub const MTU: u32 = 1600;
 
-/// The MTU of an interface's other end, for which the driver refuses native XDP, as radios' drivers do.
+/// The MTU of an interface's other end, for which the driver refuses native XDP, with pages of 4 KiB, as radios' drivers do.
 const REFUSED_MTU: u32 = 4000;
 
 /// How many frames may wait in a node's interface queue, a driver's usual `txqueuelen`.

@@ -1,8 +1,9 @@
 //! Guests: another Linux on this machine, with what the running kernel lacks.
 //!
 //! A guest is user-mode Linux (Debian package `user-mode-linux`): a kernel that is a program, run in a namespace of the
-//! lab, with that package's modules. It has no disk; its files are this machine's, which it can read alone, and so it has
-//! every program by its path here, and before all others those of busybox but for `ip`. Only `/run` is its own, and can be written.
+//! lab, with that package's modules. It has no disk; its files are this machine's, which it can only read, so that it
+//! has every program by its path here, those of busybox (but for `ip`) before all others. `/run` is its own, and can be written: nothing
+//! of this machine's `/run` is there.
 //! Its interfaces are TAPs of the namespace. What it is to do goes in by its console, what its programs say comes out by it
 //! ([`console`]).
 //!

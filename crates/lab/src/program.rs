@@ -40,7 +40,7 @@ pub fn require(programs: &[&'static str]) -> Result<()> {
 }
 
 /// That `program` is missing, and the Debian package that has it, which for most is called like it.
-pub(crate) fn missing(program: &str) -> Error {
+fn missing(program: &str) -> Error {
     let package = PACKAGES.iter().find(|(name, _)| *name == program).map_or(program, |(_, package)| package);
     Error::MissingProgram { program: program.into(), package: package.into() }
 }

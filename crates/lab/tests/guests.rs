@@ -43,8 +43,8 @@ fn a_guest_does_what_it_is_told_and_is_gone() {
     let mut guest = booting.finish().unwrap();
 
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rivals/vxlan");
-    assert_eq!(guest.run(&format!("cat {script}")).unwrap(), include_str!("rivals/vxlan"));
-    assert!(guest.run(&format!("touch {script}")).is_err(), "this machine's files can be read alone");
+    assert_eq!(guest.run(&format!("cat '{script}'")).unwrap(), include_str!("rivals/vxlan"));
+    assert!(guest.run(&format!("touch '{script}'")).is_err(), "this machine's files can only be read");
     let alpha = guest.run("cat /sys/module/tcp_vegas/parameters/alpha").unwrap();
     assert_eq!(alpha, "1\n", "a module's parameters");
     assert_eq!(guest.run("cat /proc/sys/net/ipv4/tcp_congestion_control").unwrap(), "vegas\n");

@@ -107,7 +107,7 @@ fn the_running_kernels_sctp_is_measured() {
         GuestSpec { modules: NATIVE.map(str::to_owned).into(), memory_mb: Some(600), ..GuestSpec::default() };
     let host = lab::namespace::Namespace::create("native").expect("a namespace");
     let mut guest = guest::boot(&host, &spec).and_then(guest::Booting::finish).expect("it boots");
-    let inside = format!("TMPDIR=/run {} --ignored --exact inside_a_guest", this.display());
+    let inside = format!("TMPDIR=/run '{}' --ignored --exact inside_a_guest", this.display());
     let job = guest.start(&format!("{inside} --nocapture 2>&1")).expect("it starts");
     while let Some(line) = job.next_line(Duration::from_secs(200)).expect("it passes") {
         println!("{line}");

@@ -70,14 +70,14 @@ fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
     )
 }
 
-/// Nawa as guests have it, which have another working directory and can write to `/run` alone.
+/// Nawa as guests have it, which have another working directory and can write only to `/run`.
 fn inside(test: &Test, means: &Means) -> Result<NawaInside> {
     let (nawa, path) = (fs::canonicalize(means.nawa), means.folder.join("guest.toml"));
     let nawa = nawa.doing(|| format!("find {}", means.nawa.display()))?;
     fs::write(&path, configuration(test, ["vec0", "vec1"])).doing(|| format!("write {}", path.display()))?;
     let (nawa, path) = (nawa.display(), path.display());
-    let up = format!("STATE_DIRECTORY=/run/nawa-state {nawa} up {path}");
-    Ok(NawaInside { up, status: format!("{nawa} status --json") })
+    let up = format!("STATE_DIRECTORY=/run/nawa-state '{nawa}' up '{path}'");
+    Ok(NawaInside { up, status: format!("'{nawa}' status --json") })
 }
 
 impl workload::Prepared for Prepared<'_> {

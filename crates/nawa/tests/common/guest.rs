@@ -25,6 +25,9 @@ pub struct Guest<'a> {
 
 /// The folder in which `make guest` put Debian's kernel `version` and its modules, those named among them; `None` skips the test `name`.
 fn kernel_or_skip(name: &str, version: &str, modules: &[&str]) -> Option<PathBuf> {
+    let script = include_str!("../../../../scripts/guest-kernel");
+    let is_fetched = |module: &&str| script.split([' ', '\n', '(', ')']).any(|word| word == bare(module));
+    assert!(modules.iter().all(is_fetched), "scripts/guest-kernel does not fetch all of {modules:?}");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("../guest/{version}"));
     // Behind the package all modules that were looked for, in a file that is there once everything else is.
     let package = fs::read_to_string(folder.join("package")).unwrap_or_default();
