@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::ethernet::Mac;
 use crate::header::Report;
-use crate::reception::DELAY;
+use crate::reception::REPORT_DELAY;
 use crate::transit::Transit;
 
 /// Neighbours known at once.
@@ -135,7 +135,7 @@ impl Neighbours {
     /// overhears again by a trial after each report. Where none comes of a trial it was not heard; the next is made ever later.
     pub fn overhears(&self, now: Duration, packet: &Transit) -> bool {
         let is_tried = |known: &Neighbour| {
-            known.unreported == 0 || now >= known.last.saturating_add(2 * DELAY * known.unreported)
+            known.unreported == 0 || now >= known.last.saturating_add(2 * REPORT_DELAY * known.unreported)
         };
         let trusted = |known: &Neighbour| match known.expected {
             JUDGED_FROM.. => known.missed * TOO_MUCH_LATE <= known.expected || is_tried(known),

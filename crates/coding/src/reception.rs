@@ -14,7 +14,7 @@ const EVERY: (u16, u16) = (16, 128);
 /// So many missed since the last report are reported at once: they may be reason enough to leave this node out.
 const ALARMING: u16 = 3;
 /// A report is not put off for longer.
-pub const DELAY: Duration = Duration::from_secs(1);
+pub const REPORT_DELAY: Duration = Duration::from_secs(1);
 /// A jump of the numbers by more, or back by more than a report covers, is a relay that began anew.
 const JUMP: u16 = 1024;
 
@@ -48,7 +48,7 @@ impl Reception {
         heard.last = now;
         let every = if heard.missed > 0 { EVERY.0.min(heard.every) } else { heard.every };
         let at_once = heard.unreported >= every || heard.missed >= ALARMING || (heard.missed > 0 && wanted);
-        let due = if at_once { now } else { now.saturating_add(DELAY) };
+        let due = if at_once { now } else { now.saturating_add(REPORT_DELAY) };
         heard.due = Some(heard.due.map_or(due, |before| before.min(due)));
     }
 
