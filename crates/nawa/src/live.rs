@@ -64,7 +64,13 @@ impl Live {
 
     /// The whole state.
     pub fn status(&self) -> Value {
-        let mut state = lock(&self.status).clone().now();
+        let now = || lock(&self.status).clone().now();
+        let mut state = now();
+        if !state["error"].is_null() {
+            // A change that is under way may have stopped a strand; what runs is known at its end.
+            drop(lock(&self.strands));
+            state = now();
+        }
         state["log"] = logging::place().into();
         let refused = lock(&self.refused).clone();
         if !refused.is_empty() {

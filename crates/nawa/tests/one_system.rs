@@ -277,6 +277,23 @@ fn a_reload_is_taken_up_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn status_is_answered_while_a_reload_stops_a_strand() {
+    let Some(_alone) = namespaces_or_skip("status_is_answered_while_a_reload_stops_a_strand") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", OFFICE, &path("l1", ""));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let relay = format!("[relay]\nlisten = 51901\nallow = ['{}']\n", net.nodes[1].public_key);
+    let mut van = Daemon::start(&net.van, &file);
+    for more in [relay.as_str(), ""].repeat(20) {
+        std::fs::write(&file, format!("{text}{more}")).expect("the file");
+        van.signal(Signal::HUP);
+        (0..5).for_each(|_| drop(net.van.status()));
+        van.read_until("the file is taken up");
+    }
+}
+
+#[test]
 fn a_monthly_cap_counts_that_a_running_daemon_is_given() {
     let Some(_alone) = namespaces_or_skip("a_monthly_cap_counts_that_a_running_daemon_is_given") else {
         return;
