@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::path::PathBuf;
+
 use common::uplinks::{Uplinks, path};
 use common::{
     Daemon, Namespace, Node, eventually, keep_state_beside, namespaces_or_skip, output, replace, stderr,
@@ -12,15 +14,21 @@ use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 
+/// Both hosts, the van's file with its content, and a section by which it relays for the office.
+fn van_that_may_relay() -> (Uplinks, PathBuf, String, String) {
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", OFFICE, &path("l1", ""));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let relay = format!("[relay]\nlisten = 51901\nallow = ['{}']\n", net.nodes[1].public_key);
+    (net, file, text, relay)
+}
+
 #[test]
 fn a_strand_that_fails_is_started_again() {
     let Some(_alone) = namespaces_or_skip("a_strand_that_fails_is_started_again") else { return };
-    let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1");
-    let key = &net.nodes[1].public_key;
-    let file = net.van_file("", OFFICE, &path("l1", ""));
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(&file, format!("{text}[relay]\nlisten = 51901\nallow = ['{key}']\n")).expect("the file");
+    let (net, file, text, relay) = van_that_may_relay();
+    std::fs::write(&file, format!("{text}{relay}")).expect("the file");
     let _office = Daemon::start(&net.office, &net.office_file(""));
     let mut van = Daemon::start(&net.van, &file);
     net.wait_up(&["l1"]);
@@ -223,12 +231,7 @@ fn what_a_path_carries_once_its_tunnel_has_failed_counts() {
 #[test]
 fn a_reload_is_taken_up_as_a_whole_or_not_at_all() {
     let Some(_alone) = namespaces_or_skip("a_reload_is_taken_up_as_a_whole_or_not_at_all") else { return };
-    let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1");
-    let file = net.van_file("", OFFICE, &path("l1", ""));
-    let text = std::fs::read_to_string(&file).expect("the file");
-    let key = &net.nodes[1].public_key;
-    let relay = format!("[relay]\nlisten = 51901\nallow = ['{key}']\n");
+    let (net, file, text, relay) = van_that_may_relay();
     let _office = Daemon::start(&net.office, &net.office_file(""));
     std::fs::write(&file, format!("{text}{relay}")).expect("the file");
     let mut van = Daemon::start(&net.van, &file);
@@ -279,11 +282,7 @@ fn a_reload_is_taken_up_as_a_whole_or_not_at_all() {
 #[test]
 fn status_is_answered_while_a_reload_stops_a_strand() {
     let Some(_alone) = namespaces_or_skip("status_is_answered_while_a_reload_stops_a_strand") else { return };
-    let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1");
-    let file = net.van_file("", OFFICE, &path("l1", ""));
-    let text = std::fs::read_to_string(&file).expect("the file");
-    let relay = format!("[relay]\nlisten = 51901\nallow = ['{}']\n", net.nodes[1].public_key);
+    let (net, file, text, relay) = van_that_may_relay();
     let mut van = Daemon::start(&net.van, &file);
     for more in [relay.as_str(), ""].repeat(20) {
         std::fs::write(&file, format!("{text}{more}")).expect("the file");
