@@ -171,9 +171,7 @@ fn of_tunnel(tunnel: &Value) -> Vec<Finding> {
 
 fn show(json: bool, all: &[Finding]) -> Result<(), Failure> {
     if json {
-        super::print(
-            &json!({"schema": 1, "version": env!("CARGO_PKG_VERSION"), "findings": all}).to_string(),
-        )?;
+        super::print_json(&json!({"schema": 1, "version": env!("CARGO_PKG_VERSION"), "findings": all}))?;
     } else {
         super::print(render(all).trim_end())?;
     }

@@ -53,8 +53,7 @@ pub fn off(off: &FlightOff) -> Result<(), Failure> {
 pub fn show(json: bool) -> Result<(), Failure> {
     let state = State::read().map_err(Failure::failed)?;
     if json {
-        let text = serde_json::to_string(&state);
-        return super::print(&text.map_err(|error| Failure::failed(format!("no JSON: {error}")))?);
+        return super::print_json(&state);
     }
     super::print(render(&state).trim_end())
 }

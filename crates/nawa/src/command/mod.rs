@@ -24,6 +24,8 @@ pub mod up;
 
 use std::io::{ErrorKind, Write};
 
+use serde::Serialize;
+
 use crate::failure::Failure;
 
 /// The line on stderr by which whoever started the daemon knows that it forwards traffic.
@@ -38,4 +40,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
         ErrorKind::BrokenPipe => Failure::silent(),
         _ => Failure::failed(format!("cannot print: {error}")),
     })
+}
+
+/// Prints `value` as a line of JSON.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&serde_json::to_string(value).map_err(|error| Failure::failed(format!("no JSON: {error}")))?)
 }

@@ -154,9 +154,7 @@ impl Count {
 
 fn print(round: &Round, json: bool) -> Result<(), Failure> {
     if json {
-        let line =
-            serde_json::to_string(round).map_err(|error| Failure::failed(format!("no JSON: {error}")))?;
-        return super::print(&line);
+        return super::print_json(round);
     }
     let clear = if io::stdout().is_terminal() && terminal::obeys(terminal::variable) { CLEAR } else { "" };
     super::print(&format!("{clear}{}", render(round)))

@@ -12,7 +12,7 @@ pub fn show(show: &PathShow) -> Result<(), Failure> {
     let mut state = Daemon::connect()?.ask(Request::Status)?;
     select(&mut state, show)?;
     if show.json {
-        return super::print(&as_json(&state).to_string());
+        return super::print_json(&as_json(&state));
     }
     let state = status::read(state)?;
     let peers = state.tunnel.map_or(Vec::new(), |tunnel| tunnel.peers);
@@ -27,7 +27,7 @@ pub fn why(why: PathWhy) -> Result<(), Failure> {
     let mut state = Daemon::connect()?.ask(Request::Status)?;
     select(&mut state, &PathShow { peer: Some(peer), name, json })?;
     if json {
-        return super::print(&explained(&state).to_string());
+        return super::print_json(&explained(&state));
     }
     let state = status::read(state)?;
     let Some(tunnel) = state.tunnel else { return Ok(()) };

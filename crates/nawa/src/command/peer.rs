@@ -15,7 +15,7 @@ pub fn show(show: &PeerShow) -> Result<(), Failure> {
     let mut state = Daemon::connect()?.ask(Request::Status)?;
     select(&mut state, &PathShow { peer: show.name.clone(), name: None, json: show.json })?;
     if show.json {
-        return super::print(&as_json(&state).to_string());
+        return super::print_json(&as_json(&state));
     }
     let state = status::read(state)?;
     let rows = state.tunnel.iter().flat_map(|tunnel| &tunnel.peers).map(row).collect();

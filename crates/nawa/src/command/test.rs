@@ -50,7 +50,7 @@ pub fn run(test: &Test) -> Result<(), Failure> {
     let loaded = answers(pings)?;
     let after = peer(&mut daemon, &test.peer)?;
     let result = result(test, target, (&before, &idle), (&after, &loaded), &rates);
-    if test.json { super::print(&result.to_string()) } else { super::print(render(&result).trim_end()) }
+    if test.json { super::print_json(&result) } else { super::print(render(&result).trim_end()) }
 }
 
 /// The state of this peer.

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{connect, failure};
 use crate::cli::FloodPing;
+use crate::command::{print, print_json};
 use crate::failure::Failure;
 
 /// Bytes of the ID before what an echo request carries.
@@ -78,7 +79,7 @@ pub fn run(ping: &FloodPing) -> Result<(), Failure> {
         pinger.one(number)?;
     }
     let report = pinger.report();
-    super::super::print(&if ping.json { as_json(&report)? } else { as_text(&report) })?;
+    if ping.json { print_json(&report) } else { print(&as_text(&report)) }?;
     if report.received > 0 {
         Ok(())
     } else {
@@ -101,13 +102,11 @@ impl Pinger<'_> {
             let _ = self.ns.record(rtt.as_nanos() as u64);
             if !self.ping.json {
                 let us = rtt.as_nanos() as f64 / 1e3;
-                super::super::print(&format!(
-                    "{}: ping {number}, TTL {}, {us:.1} us",
-                    self.ping.id, message.header.ttl
-                ))?;
+                let Message { header, .. } = message;
+                print(&format!("{}: ping {number}, TTL {}, {us:.1} us", self.ping.id, header.ttl))?;
             }
         } else if !self.ping.json {
-            super::super::print(&format!("{}: ping {number}, no answer", self.ping.id))?;
+            print(&format!("{}: ping {number}, no answer", self.ping.id))?;
         }
         if number + 1 < self.ping.count {
             self.pause(sent + self.ping.interval)?;
@@ -169,10 +168,6 @@ impl Pinger<'_> {
             rtt,
         }
     }
-}
-
-fn as_json(report: &Report) -> Result<String, Failure> {
-    serde_json::to_string(report).map_err(|error| Failure::failed(format!("no JSON: {error}")))
 }
 
 fn as_text(report: &Report) -> String {

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 pub fn run(json: bool) -> Result<(), Failure> {
     let state = Daemon::connect()?.ask(Request::Status)?;
     if json {
-        return super::print(&state.to_string());
+        return super::print_json(&state);
     }
     super::print(table::render(&read(state)?).trim_end())
 }
