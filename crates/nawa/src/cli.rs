@@ -492,7 +492,7 @@ fn dispatch(command: Option<Command>, level: Option<&str>) -> Result<(), Failure
         Some(Command::Capture(capture)) => command::capture::run(&capture),
         Some(Command::Top(Top { interval })) => command::top::run(interval),
         Some(Command::Path(PathCommand::Show(show))) => command::path::show(&show),
-        Some(Command::Path(PathCommand::Why(why))) => command::path::why(why),
+        Some(Command::Path(PathCommand::Why(why))) => command::path::why(&why),
         Some(Command::Path(PathCommand::Add(add))) => command::path::change(Request::PathAdd(add)),
         Some(Command::Path(PathCommand::Del(del))) => command::path::change(Request::PathDel(del)),
         Some(Command::Path(PathCommand::Set(set))) => command::path::set(set),

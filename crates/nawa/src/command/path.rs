@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// Shows the paths that are asked for.
 pub fn show(show: &PathShow) -> Result<(), Failure> {
     let mut state = Daemon::connect()?.ask(Request::Status)?;
-    select(&mut state, show)?;
+    select(&mut state, show.peer.as_deref(), show.name.as_deref())?;
     if show.json {
         return super::print_json(&as_json(&state));
     }
@@ -22,11 +22,10 @@ pub fn show(show: &PathShow) -> Result<(), Failure> {
 }
 
 /// Says what became of the paths that are asked for, and what decided it.
-pub fn why(why: PathWhy) -> Result<(), Failure> {
-    let PathWhy { peer, name, json } = why;
+pub fn why(why: &PathWhy) -> Result<(), Failure> {
     let mut state = Daemon::connect()?.ask(Request::Status)?;
-    select(&mut state, &PathShow { peer: Some(peer), name, json })?;
-    if json {
+    select(&mut state, Some(&why.peer), why.name.as_deref())?;
+    if why.json {
         return super::print_json(&explained(&state));
     }
     let state = status::read(state)?;
@@ -93,19 +92,16 @@ pub fn set(set: Set) -> Result<(), Failure> {
 }
 
 /// Leaves the peer and the path in `state` that are asked for.
-pub fn select(state: &mut Value, show: &PathShow) -> Result<(), Failure> {
+pub fn select(state: &mut Value, peer: Option<&str>, path: Option<&str>) -> Result<(), Failure> {
     if state["tunnel"].is_null() {
         return Err(Failure::failed(status::no_tunnel(state)));
     }
     let Some(peers) = state.pointer_mut("/tunnel/peers").and_then(Value::as_array_mut) else { return Ok(()) };
-    let to = match &show.peer {
-        Some(name) => format!("peer {name}"),
-        None => "any peer".to_owned(),
-    };
-    if let Some(name) = &show.peer {
+    let to = peer.map_or("any peer".into(), |name| format!("peer {name}"));
+    if let Some(name) = peer {
         keep(peers, name).map_err(|there| missing(&to, &there))?;
     }
-    let Some(path) = &show.name else { return Ok(()) };
+    let Some(path) = path else { return Ok(()) };
     let paths = peers.iter_mut().filter_map(|peer| peer["paths"].as_array_mut());
     let others: Vec<_> = paths.filter_map(|paths| keep(paths, path).err()).collect();
     match others.len() < peers.len() {
@@ -174,9 +170,8 @@ mod tests {
     }
 
     fn selected(peer: Option<&str>, name: Option<&str>) -> Result<String, String> {
-        let (peer, name) = (peer.map(str::to_owned), name.map(str::to_owned));
         let mut state = state();
-        let shown = select(&mut state, &PathShow { peer, name, json: true });
+        let shown = select(&mut state, peer, name);
         shown.map(|()| as_json(&state).to_string()).map_err(|failure| failure.lines.concat())
     }
 

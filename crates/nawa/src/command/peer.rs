@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::path::select;
 use super::status::{self, cells, view};
-use crate::cli::{PathShow, PeerShow};
+use crate::cli::PeerShow;
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
 
@@ -13,7 +13,7 @@ const HEADER: [&str; 5] = ["peer", "state", "paths up", "public key", "routes"];
 /// Shows the peers that are asked for.
 pub fn show(show: &PeerShow) -> Result<(), Failure> {
     let mut state = Daemon::connect()?.ask(Request::Status)?;
-    select(&mut state, &PathShow { peer: show.name.clone(), name: None, json: show.json })?;
+    select(&mut state, show.name.as_deref(), None)?;
     if show.json {
         return super::print_json(&as_json(&state));
     }

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::status::cells::{number, rows_under};
-use crate::cli::{PathShow, Test};
+use crate::cli::Test;
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
 use crate::setup::file;
@@ -56,7 +56,7 @@ pub fn run(test: &Test) -> Result<(), Failure> {
 /// The state of this peer.
 fn peer(daemon: &mut Daemon, name: &str) -> Result<Value, Failure> {
     let mut state = daemon.ask(Request::Status)?;
-    super::path::select(&mut state, &PathShow { peer: Some(name.into()), name: None, json: false })?;
+    super::path::select(&mut state, Some(name), None)?;
     let found = state["tunnel"]["peers"][0].take();
     if found["up"] == true {
         return Ok(found);

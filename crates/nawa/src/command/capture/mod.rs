@@ -77,8 +77,7 @@ pub fn run(capture: &Capture) -> Result<(), Failure> {
         ));
     }
     let mut daemon = Daemon::connect()?;
-    let show = crate::cli::PathShow { peer: peer.clone(), name: path.clone(), json: false };
-    super::path::select(&mut daemon.ask(Request::Status)?, &show)?;
+    super::path::select(&mut daemon.ask(Request::Status)?, peer.as_deref(), path.as_deref())?;
     let wanted = Wanted { peer: peer.clone(), path: path.clone(), inner: !outer, outer: !inner };
     let answer = daemon.ask(Request::Capture(wanted))?;
     let interface = answer["capturing"].as_str().unwrap_or("inner").to_owned();
