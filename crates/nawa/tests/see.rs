@@ -425,3 +425,30 @@ fn tshark_reads_frames_of_coding_and_flood() {
     let Some(said) = tshark("tshark_reads_frames_of_coding_and_flood", &file, &fields) else { return };
     snapshot("tshark-frames", &said);
 }
+
+#[test]
+fn a_monitor_that_was_stopped_does_not_catch_up() {
+    let Some(_alone) = namespaces_or_skip("a_monitor_that_was_stopped_does_not_catch_up") else { return };
+    let pair = Pair::new();
+    let mut monitor = pair.van.nawa(["monitor", "--json", "--interval", "100ms"]);
+    let mut child = monitor.stdout(Stdio::piped()).spawn().expect("nawa starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut next = || {
+        let line = lines.next().expect("a round").expect("a line");
+        let round: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        round["t_s"].as_f64().expect("its time")
+    };
+    let signal = |signal| kill_process(Pid::from_child(&child), signal).expect("it runs");
+    let mut last = next();
+    assert_eq!(last, 0.0);
+    signal(Signal::STOP);
+    common::pause(Duration::from_secs(1));
+    signal(Signal::CONT);
+    for _ in 0..10 {
+        let time = next();
+        assert!(time - last > 0.0999, "{last} s, {time} s");
+        last = time;
+    }
+    signal(Signal::TERM);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}

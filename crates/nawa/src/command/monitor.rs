@@ -66,18 +66,17 @@ pub fn run(json: bool, interval: Duration) -> Result<(), Failure> {
     let mut daemon = Daemon::connect()?;
     let (signals, mut poller) =
         watch_signals().map_err(|error| Failure::failed(format!("cannot wait: {error}")))?;
-    let (begin, mut last) = (monotonic(), None);
-    for number in 0.. {
+    let (mut begin, mut last) = (None, None);
+    loop {
         let state = status::read(daemon.ask(Request::Status)?)?;
         let now = monotonic();
-        let round = round(&state, now, begin, &mut last);
+        let round = round(&state, now, *begin.get_or_insert(now), &mut last);
         print(&round, json)?;
-        let due = begin + interval * number + interval;
-        if stopped(&signals, &mut poller, due)? {
+        // Rounds that were missed, as by who stops it, are not made up for: their rates would be of no time at all.
+        if stopped(&signals, &mut poller, now + interval)? {
             return Ok(());
         }
     }
-    Ok(())
 }
 
 fn watch_signals() -> io::Result<(Signals, Poller)> {
