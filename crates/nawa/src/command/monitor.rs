@@ -50,12 +50,12 @@ pub(super) struct Line {
 }
 
 /// What was counted on a path: packets sent and lost, bytes sent and received.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Count {
-    sent_packets: u64,
-    lost_packets: u64,
-    sent_bytes: u64,
-    received_bytes: u64,
+    pub sent_packets: u64,
+    pub lost_packets: u64,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
 }
 
 /// The last round: its time, and what was counted on each path by peer, name and id.
@@ -135,13 +135,13 @@ fn line(peer: &view::Peer, path: &view::Path, since: Option<(Duration, Count)>) 
 }
 
 impl Count {
-    fn of(path: &view::Path) -> Self {
+    pub fn of(path: &view::Path) -> Self {
         let view::Path { sent_packets, lost_packets, sent_bytes, received_bytes, .. } = *path;
         Count { sent_packets, lost_packets, sent_bytes, received_bytes }
     }
 
     /// A loss that turned out to be none is taken back later, so counts may fall.
-    fn since(&self, before: &Count) -> Count {
+    pub fn since(&self, before: &Count) -> Count {
         Count {
             sent_packets: self.sent_packets.saturating_sub(before.sent_packets),
             lost_packets: self.lost_packets.saturating_sub(before.lost_packets),

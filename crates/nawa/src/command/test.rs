@@ -9,7 +9,9 @@ use device::{Poller, monotonic};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::monitor::Count;
 use super::status::cells::{number, rows_under};
+use super::status::{self, view};
 use crate::cli::Test;
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
@@ -35,9 +37,9 @@ const ONE_ANSWER: Duration = Duration::from_secs(2);
 const PING: &str = "0.1";
 
 /// A path's id, which tells two of a name apart.
-type Id = u64;
-/// What was counted on the paths by then: bytes and packets sent and packets lost.
-type Counts = BTreeMap<Id, (f64, f64, f64)>;
+type Id = u16;
+/// What was counted on the paths by then.
+type Counts = BTreeMap<Id, Count>;
 
 /// Measures, and shows it.
 pub fn run(test: &Test) -> Result<(), Failure> {
@@ -54,20 +56,18 @@ pub fn run(test: &Test) -> Result<(), Failure> {
 }
 
 /// The state of this peer.
-fn peer(daemon: &mut Daemon, name: &str) -> Result<Value, Failure> {
+fn peer(daemon: &mut Daemon, name: &str) -> Result<view::Peer, Failure> {
     let mut state = daemon.ask(Request::Status)?;
     super::path::select(&mut state, Some(name), None)?;
-    let found = state["tunnel"]["peers"][0].take();
-    if found["up"] == true {
-        return Ok(found);
-    }
-    Err(Failure::failed(format!("the tunnel to {name} is down; `nawa path why {name}` says why")))
+    let mut peers = status::read(state)?.tunnel.into_iter().flat_map(|tunnel| tunnel.peers);
+    let down = || Failure::failed(format!("the tunnel to {name} is down; `nawa path why {name}` says why"));
+    peers.find(|peer| peer.up).ok_or_else(down)
 }
 
 /// An inner address of the peer's: the one that is given, or the first host in its routes, or where those name networks alone, as a
 /// default route does, the first address of this end's own network that answers: a hub has it.
-fn address(test: &Test, daemon: &mut Daemon, peer: &Value) -> Result<IpAddr, Failure> {
-    let routes: Vec<IpNet> = serde_json::from_value(peer["routes"].clone()).unwrap_or_default();
+fn address(test: &Test, daemon: &mut Daemon, peer: &view::Peer) -> Result<IpAddr, Failure> {
+    let routes: Vec<IpNet> = peer.routes.iter().filter_map(|route| route.parse().ok()).collect();
     let host = routes.iter().find(|route| route.prefix_len() == route.max_prefix_len()).map(IpNet::addr);
     if let Some(found) = test.to.or(host) {
         return Ok(found);
@@ -163,26 +163,19 @@ fn load(
     Ok((pings, delivered(&before, &counts(&peer(daemon, name)?), monotonic() - since)))
 }
 
-fn counts(peer: &Value) -> Counts {
-    let paths = peer["paths"].as_array().into_iter().flatten();
-    let number = |path: &Value, key: &str| path[key].as_f64().unwrap_or_default();
-    let counts = |path: &Value| {
-        let [bytes, packets, lost] =
-            ["sent_bytes", "sent_packets", "lost_packets"].map(|key| number(path, key));
-        Some((path["id"].as_u64()?, (bytes, packets, lost)))
-    };
-    paths.filter_map(counts).collect()
+fn counts(peer: &view::Peer) -> Counts {
+    peer.paths.iter().map(|path| (path.id, Count::of(path))).collect()
 }
 
 /// Bytes a second that each path delivered in `time`; what was lost is as large as what was sent, on average.
 fn delivered(before: &Counts, after: &Counts, time: Duration) -> BTreeMap<Id, f64> {
-    let rate = |id: Id, (bytes, packets, lost): (f64, f64, f64)| {
-        let (old_bytes, old_packets, old_lost) = before.get(&id).copied().unwrap_or_default();
-        let (bytes, packets, lost) = (bytes - old_bytes, packets - old_packets, lost - old_lost);
-        let share = if packets > 0.0 { (1.0 - lost / packets).clamp(0.0, 1.0) } else { 0.0 };
-        (id, bytes * share / time.as_secs_f64().max(1e-3))
+    let rate = |(id, count): (&Id, &Count)| {
+        let new = before.get(id).map_or(*count, |before| count.since(before));
+        let arrived = new.sent_packets.saturating_sub(new.lost_packets) as f64;
+        let share = arrived / new.sent_packets.max(1) as f64;
+        (*id, new.sent_bytes as f64 * share / time.as_secs_f64().max(1e-3))
     };
-    after.iter().map(|(id, counts)| rate(*id, *counts)).collect()
+    after.iter().map(rate).collect()
 }
 
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
@@ -192,28 +185,25 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
 fn result(
     test: &Test,
     target: IpAddr,
-    (before, idle): (&Value, &[f64]),
-    (after, loaded): (&Value, &[f64]),
+    (before, idle): (&view::Peer, &[f64]),
+    (after, loaded): (&view::Peer, &[f64]),
     rates: &BTreeMap<Id, f64>,
 ) -> Value {
     let latency = |sorted: &[f64]| {
         let [p50, p95] = [50, 95].map(|percent| percentile(sorted, percent));
         json!({"rtt_p50_ms": p50, "rtt_p95_ms": p95, "rpm": (60_000.0 / p50).round()})
     };
-    let rtt = |peer: &Value, id: &Value| {
-        let paths = peer["paths"].as_array().into_iter().flatten();
-        paths.clone().find(|path| path["id"] == *id).map_or(Value::Null, |path| path["rtt_ms"].clone())
-    };
-    let path = |path: &Value| {
-        let (name, id) = (&path["name"], &path["id"]);
-        let rate = id.as_u64().and_then(|id| rates.get(&id)).map(|rate| rate * 8.0);
-        json!({"name": name, "id": id, "state": path["state"], "rtt_idle_ms": rtt(before, id), "rtt_loaded_ms": path["rtt_ms"], "rate_bps": rate})
+    let path = |path: &view::Path| {
+        let view::Path { id, name, state, rtt_ms, .. } = path;
+        let idle = before.paths.iter().find(|before| before.id == *id).and_then(|before| before.rtt_ms);
+        let rate = rates.get(id).map(|rate| rate * 8.0);
+        json!({"name": name, "id": id, "state": state, "rtt_idle_ms": idle, "rtt_loaded_ms": rtt_ms, "rate_bps": rate})
     };
     let mut load = latency(loaded);
     load["rate_bps"] = json!(rates.values().sum::<f64>() * 8.0);
     json!({
         "schema": 1, "peer": test.peer, "address": target, "idle": latency(idle), "loaded": load,
-        "paths": after["paths"].as_array().into_iter().flatten().map(path).collect::<Vec<_>>(),
+        "paths": after.paths.iter().map(path).collect::<Vec<_>>(),
     })
 }
 
@@ -281,9 +271,14 @@ mod tests {
     #[test]
     fn what_was_lost_was_not_delivered() {
         // Two of one name, of which the second carries nothing.
-        let one = |id: u64, bytes: u64, packets: u64, lost: u64| json!({"name": "lte", "id": id, "sent_bytes": bytes, "sent_packets": packets, "lost_packets": lost});
-        let path = |bytes: u64, packets: u64, lost: u64| json!({"paths": [one(3, bytes, packets, lost), one(4, 0, 0, 0)]});
-        let (before, after) = (counts(&path(1000, 1, 0)), counts(&path(101_000, 101, 25)));
+        let count = |sent_bytes, sent_packets, lost_packets| Count {
+            sent_bytes,
+            sent_packets,
+            lost_packets,
+            ..Count::default()
+        };
+        let counts = |first| Counts::from([(3, first), (4, Count::default())]);
+        let (before, after) = (counts(count(1000, 1, 0)), counts(count(101_000, 101, 25)));
         assert_eq!(delivered(&before, &after, Duration::from_secs(2))[&3], 37_500.0);
         assert_eq!(delivered(&after, &after, Duration::from_secs(2))[&3], 0.0);
     }
