@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::status::view::DefaultRoute;
+use super::status;
+use super::status::view::{DefaultRoute, Refused, State, Tunnel};
 use crate::cli::Doctor;
 use crate::config::{self, Settings};
 use crate::control::{Request, client::Daemon};
@@ -27,13 +28,13 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     };
     let is_hub = match (&settings, &daemon) {
         (Some(Ok(settings)), _) => called(settings),
-        (_, Some(state)) => waits_for_calls(&state["tunnel"]),
+        (_, Some(state)) => state.tunnel.as_ref().is_some_and(waits_for_calls),
         _ => false,
     };
     if is_hub {
         let networks = match (&settings, &daemon) {
             (Some(Ok(Settings { tunnel: Some(tunnel), .. })), _) => tunnel.addresses.clone(),
-            (_, Some(state)) => gather::networks_of(state["interface"].as_str().unwrap_or_default()),
+            (_, Some(state)) => gather::networks_of(state.interface.as_deref().unwrap_or_default()),
             _ => Vec::new(),
         };
         let mut drops = gather::dropping(&["forward"]).unwrap_or_default();
@@ -53,12 +54,12 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
                 )
             };
             all.extend(failure.lines.into_iter().map(bad));
-            Value::Null
+            None
         }
         (Some(Ok(settings)), daemon) => {
             all.extend(strands::findings(&gather::strands(&settings)));
             match daemon {
-                Some(state) => state["tunnel"].clone(),
+                Some(state) => state.tunnel,
                 None if gather::answers_are_dropped(&facts) => {
                     let what = "its paths are not tried: by the rules that a killed daemon has left, \
                                 no way leads back to a peer, and rp_filter drops its answers";
@@ -70,43 +71,38 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
                         "whether they come up is not known",
                         todo,
                     ));
-                    Value::Null
+                    None
                 }
                 None => try_out(settings, &mut all),
             }
         }
-        (None, daemon) => daemon.map_or(Value::Null, |state| state["tunnel"].clone()),
+        (None, daemon) => daemon.and_then(|state| state.tunnel),
     };
-    all.extend(of_tunnel(&tunnel));
+    all.extend(tunnel.iter().flat_map(of_tunnel));
     show(doctor.json, &all)
 }
 
 /// What a daemon answered; if it refused, nothing of what it runs is known.
-fn state(answer: Result<Value, Failure>, all: &mut Vec<Finding>) -> Value {
-    answer.unwrap_or_else(|failure| {
+fn state(answer: Result<Value, Failure>, all: &mut Vec<Finding>) -> State {
+    answer.and_then(status::read).unwrap_or_else(|failure| {
         all.push(Finding::new(Level::Fail, "daemon", failure.why(), "what it runs is not shown", ""));
-        Value::Null
+        State::default()
     })
 }
 
 /// Whether a tunnel has a peer that it lists no path to.
-fn waits_for_calls(tunnel: &Value) -> bool {
-    let lists = |peer: &Value| {
-        peer["paths"].as_array().is_some_and(|paths| paths.iter().any(|path| path["listed"] == true))
-    };
-    tunnel["peers"].as_array().is_some_and(|peers| !peers.iter().all(lists))
+fn waits_for_calls(tunnel: &Tunnel) -> bool {
+    !tunnel.peers.iter().all(|peer| peer.paths.iter().any(|path| path.listed))
 }
 
 /// The paths of a file that nobody runs.
-fn try_out(settings: Settings, all: &mut Vec<Finding>) -> Value {
-    if settings.tunnel.is_none() {
-        return Value::Null;
-    }
-    gather::trial(settings).unwrap_or_else(|failure| {
-        let what = failure.why();
-        all.push(Finding::new(Level::Fail, "tunnel", what, "no tunnel; its paths cannot be tried", ""));
-        Value::Null
-    })
+fn try_out(settings: Settings, all: &mut Vec<Finding>) -> Option<Tunnel> {
+    settings.tunnel.as_ref()?;
+    let failed = |failure: Failure| {
+        let costs = "no tunnel; its paths cannot be tried";
+        all.push(Finding::new(Level::Fail, "tunnel", failure.why(), costs, ""));
+    };
+    gather::trial(settings).map_err(failed).ok()
 }
 
 /// Where packets go that no narrower route leads anywhere.
@@ -128,14 +124,12 @@ fn default_route(route: &DefaultRoute) -> Finding {
 }
 
 /// What a daemon says of itself: the strands that have failed, and a reload that it has refused.
-fn of_daemon(state: &Value) -> Vec<Finding> {
-    let list = |name: &str| state[name].as_array().into_iter().flatten();
-    let failed = list("failed").filter(|one| one["starts_again_in_s"].is_number()).map(|one| {
-        let text = |name: &str| one[name].as_str().unwrap_or_default();
-        let what = format!("has failed {} times in a row: {}", one["failures"], text("why"));
-        Finding::new(Level::Fail, text("strand"), what, "it does not run, and is tried again", "")
+fn of_daemon(state: &State) -> Vec<Finding> {
+    let failed = state.failed.iter().filter(|one| one.starts_again_in_s.is_some()).map(|one| {
+        let what = format!("has failed {} times in a row: {}", one.failures, one.why);
+        Finding::new(Level::Fail, &one.strand, what, "it does not run, and is tried again", "")
     });
-    let refused = list("reload_refused").filter_map(Value::as_str).map(|why| {
+    let refused = state.reload_refused.iter().map(|why| {
         let costs = "the daemon runs what it ran before the last reload";
         Finding::new(Level::Warn, "reload", why, costs, "correct the file, and reload again")
     });
@@ -143,29 +137,25 @@ fn of_daemon(state: &Value) -> Vec<Finding> {
 }
 
 /// What a tunnel's state says of its peers and paths.
-fn of_tunnel(tunnel: &Value) -> Vec<Finding> {
+fn of_tunnel(tunnel: &Tunnel) -> Vec<Finding> {
     let mut all = Vec::new();
-    for peer in tunnel["peers"].as_array().into_iter().flatten() {
-        if let (Some(name), Some(why)) = (peer["name"].as_str(), peer["why"].as_str()) {
-            all.push(Finding::new(Level::Fail, format!("peer {name}"), why, "", ""));
-        }
+    for peer in &tunnel.peers {
+        let amiss = |why: &String| Finding::new(Level::Fail, format!("peer {}", peer.name), why, "", "");
+        all.extend(peer.why.as_ref().map(amiss));
     }
-    if let Ok(route) = serde_json::from_value::<DefaultRoute>(tunnel["default_route"].clone()) {
-        all.push(default_route(&route));
-    }
-    if let Some(why) = tunnel["refused"]["why"].as_str() {
-        let ago = tunnel["refused"]["ago_s"].as_f64().unwrap_or_default();
+    all.extend(tunnel.default_route.as_ref().map(default_route));
+    if let Some(Refused { ago_s, why }) = &tunnel.refused {
         let todo = "compare both ends' `public-key` with what `nawa pubkey` says at the other";
         all.push(Finding::new(
             Level::Warn,
             "strangers",
-            format!("{why} ({ago:.0} s ago)"),
+            format!("{why} ({ago_s:.0} s ago)"),
             "whoever that is gets no answer",
             todo,
         ));
     }
     let found = gather::paths(tunnel);
-    all.extend(found.iter().flat_map(|(peer, path, seen)| paths::findings(peer, path, seen)));
+    all.extend(found.iter().flat_map(|(peer, path, seen)| paths::findings(&peer.name, path, seen)));
     all
 }
 
@@ -190,27 +180,33 @@ mod tests {
     fn a_strand_that_failed_and_a_refused_reload_are_told() {
         let failed =
             |due: Value| json!([{"strand": "tunnel", "why": "no", "failures": 2, "starts_again_in_s": due}]);
-        let found = of_daemon(&json!({"failed": failed(json!(3.0)), "reload_refused": ["x.toml:1:1: bad"]}));
+        let found = |said: Value| of_daemon(&state(Ok(said), &mut Vec::new()));
+        let of = |due: Value| json!({"version": "0", "pid": 1, "failed": failed(due), "reload_refused": ["x.toml:1:1: bad"]});
+        let twice = found(of(json!(3.0)));
         let told: Vec<_> =
-            found.iter().map(|one| (one.check.as_str(), one.level, one.what.as_str())).collect();
+            twice.iter().map(|one| (one.check.as_str(), one.level, one.what.as_str())).collect();
         let tunnel = ("tunnel", Level::Fail, "has failed 2 times in a row: no");
         assert_eq!(told, [tunnel, ("reload", Level::Warn, "x.toml:1:1: bad")]);
-        assert_eq!(of_daemon(&json!({"failed": failed(Value::Null)})), [], "it runs again");
+        assert_eq!(found(of(Value::Null)).len(), 1, "it runs again");
         // One that refuses is a finding as well, and not the end of all others.
         let mut all = Vec::new();
         let refused = state(Err(Failure::failed("the coding does not answer")), &mut all);
         assert_eq!(
-            (refused, all[0].level, all[0].what.as_str()),
-            (Value::Null, Level::Fail, "the coding does not answer")
+            (refused.tunnel.is_none(), all[0].level, all[0].what.as_str()),
+            (true, Level::Fail, "the coding does not answer")
         );
     }
 
     #[test]
     fn a_default_route_is_as_bad_as_where_it_goes() {
+        let found = |route: Value| {
+            let tunnel = json!({"public_key": "KEY=", "mtu": 1400, "default_route": route, "peers": []});
+            of_tunnel(&serde_json::from_value(tunnel).expect("what the daemon shows"))
+        };
         let level = |ipv4: &str, ipv6: &str| {
             let leads = |goes: &str| json!({"goes": goes, "peer": "office"});
-            let tunnel = json!({"default_route": {"ipv4": leads(ipv4), "ipv6": leads(ipv6)}});
-            let found = of_tunnel(&tunnel);
+            let route = json!({"ipv4": leads(ipv4), "ipv6": leads(ipv6)});
+            let found = found(route);
             assert_eq!((found.len(), found[0].check.as_str()), (1, "default route"));
             found[0].level
         };
@@ -218,6 +214,6 @@ mod tests {
         assert_eq!(level("tunnel", "beside"), Level::Note);
         assert_eq!(level("held", "tunnel"), Level::Fail);
         assert_eq!(level("clear", "clear"), Level::Warn);
-        assert_eq!(of_tunnel(&json!({"default_route": null})), []);
+        assert_eq!(found(Value::Null), []);
     }
 }

@@ -16,8 +16,9 @@ use tunnel::Config;
 use tunnel::daemon;
 
 use super::host::{Facts, Interface, version};
-use super::paths::{Path, Seen};
+use super::paths::Seen;
 use super::strands;
+use crate::command::status::view;
 use crate::config::{Settings, Tunnel};
 use crate::failure::Failure;
 
@@ -224,7 +225,7 @@ pub fn answers_are_dropped(facts: &Facts) -> bool {
 ///
 /// # Errors
 /// One sentence: it cannot start.
-pub fn trial(settings: Settings) -> Result<Value, Failure> {
+pub fn trial(settings: Settings) -> Result<view::Tunnel, Failure> {
     let (tunnel, key) =
         settings.tunnel.zip(settings.key).ok_or_else(|| Failure::failed("the file has no [tunnel]"))?;
     let Tunnel { listen, fwmark, config, .. } = tunnel;
@@ -249,7 +250,7 @@ pub fn trial(settings: Settings) -> Result<Value, Failure> {
         if monotonic() >= end
             || paths.all(|path| ["carries", "kept", "helps", "tls", "in-pieces"].contains(&path.cause))
         {
-            return Ok(json!(status));
+            return serde_json::from_value(json!(status)).map_err(Failure::failed);
         }
     }
 }
@@ -266,34 +267,20 @@ fn harmless(mut config: Config) -> Config {
 }
 
 /// The paths in a tunnel's status, each with its peer and what else is seen of it.
-pub fn paths(tunnel: &Value) -> Vec<(String, Path, Seen)> {
-    let mut all = Vec::new();
-    for peer in tunnel["peers"].as_array().into_iter().flatten() {
-        for path in peer["paths"].as_array().into_iter().flatten().filter(|path| path["listed"] == true) {
-            let name = peer["name"].as_str().unwrap_or_default().to_owned();
-            if let Ok(known) = serde_json::from_value::<Path>(path.clone()) {
-                all.push((name, path.clone(), known));
-            }
-        }
-    }
-    let mark = tunnel["fwmark"].as_u64().and_then(|mark| u32::try_from(mark).ok()).unwrap_or_default();
-    let see = |path: &Value, known: &Path| {
-        let remote = path["remote"].as_str()?.parse().ok()?;
-        Some(seen(remote, path["local"].as_str(), mark, known.cause == "no-answer"))
+pub fn paths(tunnel: &view::Tunnel) -> Vec<(&view::Peer, &view::Path, Seen)> {
+    let all = tunnel.peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
+    let see = |path: &view::Path| {
+        let remote = path.remote.as_ref()?.parse().ok()?;
+        Some(seen(remote, path.local.as_deref(), tunnel.fwmark, path.cause == "no-answer"))
     };
     // Silent hosts take their time: all are asked at once.
     std::thread::scope(|scope| {
-        let asked: Vec<_> = all
-            .into_iter()
-            .map(|(peer, path, known)| {
-                let known_too = known.clone();
-                (peer, known, scope.spawn(move || see(&path, &known_too)))
-            })
-            .collect();
-        let answer = |(peer, known, seen): (_, _, std::thread::ScopedJoinHandle<'_, Option<Seen>>)| {
-            (peer, known, seen.join().ok().flatten().unwrap_or_default())
-        };
-        asked.into_iter().map(answer).collect()
+        let ask = |(peer, path)| (peer, path, scope.spawn(move || see(path)));
+        let asked: Vec<_> = all.filter(|(_, path)| path.listed).map(ask).collect();
+        let answers = asked.into_iter();
+        answers
+            .map(|(peer, path, seen)| (peer, path, seen.join().ok().flatten().unwrap_or_default()))
+            .collect()
     })
 }
 

@@ -3,26 +3,8 @@
 
 use std::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::{Finding, Level};
-
-/// A path as the tunnel's status has it.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Path {
-    /// Its name.
-    pub name: String,
-    /// As in status.
-    pub state: String,
-    /// As in status.
-    pub cause: String,
-    /// As in status.
-    pub why: Option<String>,
-    /// The largest packet that passes.
-    pub mtu: u16,
-    /// Its round trip.
-    pub rtt_ms: Option<f64>,
-}
+use crate::command::status::view::Path;
 
 /// What else is seen of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,15 +135,12 @@ mod tests {
     use super::*;
 
     fn found(state: &str, cause: &str, seen: Seen) -> Vec<Finding> {
-        let path = Path {
-            name: "lte".into(),
-            state: state.into(),
-            cause: cause.into(),
-            why: (cause != "carries").then(|| "so it is".into()),
-            mtu: 1500,
-            rtt_ms: (state == "up").then_some(41.26),
-        };
-        findings("office", &path, &seen)
+        let path = serde_json::json!({
+            "id": 0, "name": "lte", "state": state, "cause": cause, "why": (cause != "carries").then_some("so it is"),
+            "mtu": 1500, "rtt_ms": (state == "up").then_some(41.26), "backup": false, "relayed": false, "weight": 1.0,
+            "sent_packets": 0, "sent_bytes": 0, "lost_packets": 0, "received_bytes": 0,
+        });
+        findings("office", &serde_json::from_value(path).expect("a path"), &seen)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 /// The whole state.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub struct State {
     /// The daemon's version.
     pub version: String,
@@ -132,6 +132,8 @@ pub struct Flight {
 pub struct Tunnel {
     pub public_key: String,
     pub mtu: u16,
+    #[serde(default)]
+    pub fwmark: u32,
     pub default_route: Option<DefaultRoute>,
     pub congestion_control: Option<String>,
     /// The last handshake that is not taken.
@@ -253,6 +255,11 @@ pub struct Path {
     pub why: Option<String>,
     #[serde(default)]
     pub listed: bool,
+    /// The interface or address that it leaves by.
+    pub local: Option<String>,
+    /// The largest packet that passes.
+    #[serde(default)]
+    pub mtu: u16,
     pub backup: bool,
     #[serde(default)]
     pub metered: bool,
