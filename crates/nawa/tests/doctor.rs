@@ -319,7 +319,7 @@ fn doctor_reads_a_bad_file() {
     let node = Node::new();
     let file = node.write("[tunnel]\n");
     let found = output(&mut common::nawa(["doctor", "--json", file.to_str().expect("UTF-8")]));
-    assert_eq!(found.status.code(), Some(1));
+    assert_eq!(found.status.code(), Some(2));
     let found: Value = serde_json::from_str(&stdout(&found)).expect("one JSON object");
     assert!(
         found["findings"].as_array().expect("findings").iter().any(|one| one["check"] == "file"),

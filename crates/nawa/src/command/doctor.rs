@@ -8,12 +8,12 @@ use crate::cli::Doctor;
 use crate::config::{self, Settings};
 use crate::control::{Request, client::Daemon};
 use crate::doctor::{Finding, Level, gather, host, paths, render, strands};
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 
 /// Says what this host can run, what the file asks that it lacks, and what keeps the paths from coming up.
 ///
 /// # Errors
-/// Failed if something does not work.
+/// Failed if something does not work; bad input if the file is bad.
 pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     let facts = gather::host();
     let mut all = host::findings(&facts);
@@ -23,6 +23,7 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     }
     all.extend(daemon.iter().flat_map(of_daemon));
     let settings = doctor.file.as_deref().map(config::load);
+    let status = if matches!(settings, Some(Err(_))) { Status::BadInput } else { Status::Failed };
     let called = |settings: &Settings| {
         settings.tunnel.iter().flat_map(|tunnel| &tunnel.config.peers).any(|peer| peer.paths.is_empty())
     };
@@ -79,7 +80,7 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
         (None, daemon) => daemon.and_then(|state| state.tunnel),
     };
     all.extend(tunnel.iter().flat_map(of_tunnel));
-    show(doctor.json, &all)
+    show(doctor.json, &all, status)
 }
 
 /// What a daemon answered; if it refused, nothing of what it runs is known.
@@ -159,7 +160,8 @@ fn of_tunnel(tunnel: &Tunnel) -> Vec<Finding> {
     all
 }
 
-fn show(json: bool, all: &[Finding]) -> Result<(), Failure> {
+/// `status`: of a failure.
+fn show(json: bool, all: &[Finding], status: Status) -> Result<(), Failure> {
     if json {
         super::print_json(&json!({"schema": 1, "version": env!("CARGO_PKG_VERSION"), "findings": all}))?;
     } else {
@@ -167,8 +169,8 @@ fn show(json: bool, all: &[Finding]) -> Result<(), Failure> {
     }
     match all.iter().filter(|found| found.level == Level::Fail).count() {
         0 => Ok(()),
-        1 => Err(Failure::failed("one thing does not work")),
-        count => Err(Failure::failed(format!("{count} things do not work"))),
+        1 => Err(Failure::new(status, "one thing does not work")),
+        count => Err(Failure::new(status, format!("{count} things do not work"))),
     }
 }
 
