@@ -4,6 +4,7 @@
 mod common;
 
 use std::path::Path;
+use std::process::Stdio;
 
 use common::uplinks::{Resolver, Uplinks, nft, path, shell};
 use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, stdout, succeed};
@@ -325,4 +326,20 @@ fn doctor_reads_a_bad_file() {
         found["findings"].as_array().expect("findings").iter().any(|one| one["check"] == "file"),
         "{found}"
     );
+}
+
+#[test]
+fn two_doctors_do_not_get_in_each_others_way() {
+    let Some(_alone) = namespaces_or_skip("two_doctors_do_not_get_in_each_others_way") else { return };
+    let net = Uplinks::new();
+    let file = van(&net, &path("l1", ""));
+    nft(&net.core, "insert rule inet isp forward iifname wan1 drop");
+    let mut first = net.van.nawa(["doctor", file.to_str().expect("UTF-8")]);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("nawa starts");
+    let tries = || net.van.ip("-o link").contains("nawa-d").then_some(());
+    eventually("it tries the path, which is silent", tries);
+    let second = stdout(&output(&mut net.van.nawa(["doctor"])));
+    assert_eq!(first.try_wait().expect("a child"), None, "it still tries");
+    first.kill().and_then(|()| first.wait()).expect("it ends");
+    assert!(second.contains("ok    tun: "), "{second}");
 }

@@ -22,8 +22,6 @@ use crate::command::status::view;
 use crate::config::{Settings, Tunnel};
 use crate::failure::Failure;
 
-/// The interface of a trial: it has no address, and what is routed to it is discarded anyway (RFC 6666).
-const TRIAL: &str = "nawa-doctor";
 /// By then silence is told from slowness, and a small link from a large one.
 const TRIAL_TIME: Duration = Duration::from_secs(8);
 /// So often the trial is looked at.
@@ -68,8 +66,13 @@ fn capabilities(status: &str) -> u64 {
     line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
+/// The interface of a trial, which no other doctor has: it has no address, and what is routed to it is discarded anyway (RFC 6666).
+fn trial_interface() -> String {
+    format!("nawa-d{}", std::process::id())
+}
+
 fn tun() -> std::io::Result<(bool, bool)> {
-    let accepts = Tun::create(TRIAL)?.accepts();
+    let accepts = Tun::create(&trial_interface())?.accepts();
     Ok((accepts.tcp, accepts.udp))
 }
 
@@ -232,7 +235,7 @@ pub fn trial(settings: Settings) -> Result<view::Tunnel, Failure> {
     // Of the tunnel with its routes: by it packets pass the rules that a killed daemon has left.
     let fwmark = daemon::mark(fwmark, &config);
     let settings = daemon::Settings {
-        interface: TRIAL.into(),
+        interface: trial_interface(),
         addresses: Vec::new(),
         listen,
         fwmark,
