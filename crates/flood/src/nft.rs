@@ -32,8 +32,10 @@ impl Table {
     pub(crate) fn install(interface: &str, port: u16, rules: &Rules) -> io::Result<Table> {
         let name = name(interface);
         let rules = format!("{}{}", removal(&name), ruleset(&name, interface, port, rules));
+        // First, or a table would be left where this fails.
+        let changes = Notices::of_nftables()?;
         run(&rules)?;
-        Ok(Table { name, rules, changes: Notices::of_nftables()?, mended: 0 })
+        Ok(Table { name, rules, changes, mended: 0 })
     }
 
     /// Readable when somebody has changed what nftables do.
