@@ -24,7 +24,8 @@ pub struct Checked {
 /// Checks every peer by itself, then all of them together. Those without a usable name, key or route are left out.
 pub fn all(source: &mut Source, written: Vec<document::Peer>, me: Option<&PublicKey>) -> Vec<Checked> {
     unique(source, written.iter().map(spanned_name), "another peer has this name; choose another name");
-    let keys = written.iter().map(|peer| (peer.public_key.span(), peer.public_key.get_ref().clone()));
+    let keys = written.iter().map(|peer| &peer.public_key);
+    let keys = keys.filter_map(|text| Some((text.span(), text.get_ref().parse::<PublicKey>().ok()?)));
     unique(source, keys, "another peer has this key; a peer is listed once, with all its paths");
     unique_routes(source, &written);
     written.into_iter().filter_map(|peer| one(source, peer, me)).collect()

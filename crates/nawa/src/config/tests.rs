@@ -774,3 +774,12 @@ fn the_corpus_is_taken_or_complained_about() {
     }
     assert!(count > 30, "{count} files");
 }
+
+#[test]
+fn a_key_is_the_same_with_spaces_around_it() {
+    let spaced = peer("").replace("office", "home").replace(BOB, &format!(" {BOB} ")).replace(".2/", ".3/");
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}{spaced}", peer("")),
+        "nawa.toml:13:14: another peer has this key; a peer is listed once, with all its paths",
+    );
+}
