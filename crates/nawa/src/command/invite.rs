@@ -133,7 +133,7 @@ fn listen(tunnel: Listen) -> Result<TcpListener, Failure> {
     }
     listen_tcp(tunnel).map_err(|error| {
         let todo = match error.kind() {
-            ErrorKind::AddrInUse => "another `nawa invite` may wait",
+            ErrorKind::AddrInUse => "another `nawa invite`, [relay]'s `tls` or another server has that port",
             _ => listen_advice(&error),
         };
         Failure::failed(format!("{error}; {todo}"))

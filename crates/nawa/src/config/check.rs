@@ -1,10 +1,11 @@
 //! From what is written to what is meant, with every contradiction named.
 
 use std::ffi::OsStr;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use toml::Spanned;
 use tunnel::PrivateKey;
 use tunnel::config::{Config, Marks};
 use tunnel::daemon::Listen;
@@ -38,9 +39,8 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     let floods = flood::all(source, document.floods);
     let codings = coding::all(source, document.codings);
     let bicast = document.bicast.map(|written| super::bicast::check(source, written));
-    let metrics = document.metrics.and_then(|written| {
-        source.expect(written.listen.span(), value::metrics_address(written.listen.get_ref()))
-    });
+    let tls = relay.as_ref().and_then(|relay| relay.tls);
+    let metrics = document.metrics.and_then(|written| metrics(source, &written.listen, tls));
     Some(Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics })
 }
 
@@ -203,6 +203,14 @@ fn relay(source: &mut Source, written: document::Relay, tunnel: Option<Listen>) 
         "this key is listed twice; remove one",
     );
     Relay { listen, tls, allow: allow.into_iter().filter_map(|(_, key)| key).collect() }
+}
+
+fn metrics(source: &mut Source, written: &Spanned<String>, tls: Option<Listen>) -> Option<SocketAddr> {
+    let address = source.expect(written.span(), value::metrics_address(written.get_ref()))?;
+    if tls.is_some_and(|tls| value::collide(tls, Listen::Address(address))) {
+        source.complain(written.span(), "[relay] has this port for `tls`; give the metrics another");
+    }
+    Some(address)
 }
 
 fn flight(source: &mut Source, written: document::Flight) -> Flight {

@@ -783,3 +783,12 @@ fn a_key_is_the_same_with_spaces_around_it() {
         "nawa.toml:13:14: another peer has this key; a peer is listed once, with all its paths",
     );
 }
+
+#[test]
+fn metrics_and_tls_do_not_share_a_port() {
+    let relay = format!("[relay]\nlisten = 51901\nallow = ['{BOB}']\ntls = 9477\n");
+    assert_complaints(
+        &format!("{NODE}{relay}[metrics]\nlisten = '127.0.0.1:9477'\n"),
+        "nawa.toml:8:10: [relay] has this port for `tls`; give the metrics another",
+    );
+}
