@@ -333,7 +333,7 @@ fn values_of_the_tunnel() {
         "nawa.toml:4:13: \"a/b\" cannot name an interface; write 1 to 15 letters, digits, `-`, `_` or `.`\n\
          nawa.toml:5:14: \"10.77.0.1\" is not an address with a prefix length; write e.g. \"10.77.0.1/24\"\n\
          nawa.toml:6:10: 0 is not a port; write a port from 1 to 65535, or \"ADDRESS:PORT\"\n\
-         nawa.toml:7:13: there is no scheduler \"fast\"; write \"auto\" or \"paper\"\n\
+         nawa.toml:7:13: there is no scheduler \"fast\"; write \"auto\", \"paper\" or \"paper-absolute\"\n\
          nawa.toml:8:7: 900 is not an MTU; write \"auto\" or a number of bytes from 1280 to 9000\n\
          nawa.toml:9:25: \"dns.test\" is no address; write one, as \"192.0.2.53\"",
     );

@@ -69,7 +69,9 @@ pub fn scheduler(text: &str) -> Result<Scheduler, String> {
         "auto" => Ok(Scheduler::Auto),
         "paper" => Ok(Scheduler::Paper),
         "paper-absolute" => Ok(Scheduler::PaperAbsolute),
-        _ => Err(format!("there is no scheduler \"{text}\"; write \"auto\" or \"paper\"")),
+        _ => {
+            Err(format!("there is no scheduler \"{text}\"; write \"auto\", \"paper\" or \"paper-absolute\""))
+        }
     }
 }
 
