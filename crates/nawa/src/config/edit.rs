@@ -15,6 +15,7 @@ use crate::control::peer;
 /// One sentence; `config` is as it was.
 pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
     let peer = peer(config, &add.peer)?;
+    let monthly_cap = add.monthly_cap.as_deref().map(value::bytes).transpose()?;
     let path = PathConfig {
         name: value::label(&add.name)?,
         local: local(add.local.as_deref())?.unwrap_or_default(),
@@ -22,7 +23,7 @@ pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
         via: via(add.via.as_ref(), add.via_key.as_ref(), add.via_tls)?,
         backup: add.backup,
         receive: add.receive,
-        cost: Cost { metered: add.metered, prefer: rank(add.prefer)?, ..Cost::default() },
+        cost: Cost { metered: add.metered, prefer: rank(add.prefer)?, monthly_cap, spent: false },
     };
     fits(&path)?;
     peer.paths.push(path);
@@ -236,5 +237,13 @@ mod tests {
         assert!(refused.ends_with("so put the file into /etc/nawa"), "{refused}");
         assert!(!refused.contains("keygen"), "{refused}");
         assert_eq!(config.peers.len(), 1);
+    }
+
+    #[test]
+    fn a_path_comes_with_its_cap() {
+        let mut config = config();
+        let new = serde_json::json!({"peer": "office", "name": "lte", "remote": "192.0.2.1:9", "monthly-cap": "30GB"});
+        add(&mut config, &read(new)).expect("it is new");
+        assert_eq!(config.peers[0].paths[0].cost.monthly_cap, Some(30_000_000_000));
     }
 }

@@ -48,6 +48,9 @@ pub struct Add {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = value::whole::<u8>(0..=tunnel::config::MAX_PREFER.into()))]
     #[serde(default)]
     pub prefer: u8,
+    /// What it may carry in a month, both ways, as 30GB; then it is a backup
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub monthly_cap: Option<String>,
 }
 
 /// Removes a path.
