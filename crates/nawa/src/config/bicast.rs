@@ -50,18 +50,13 @@ pub fn check(source: &mut Source, written: Bicast) -> Config {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    match text {
-        "off" => Ok(Mode::Off),
-        "selective" => Ok(Mode::Selective),
-        "full" => Ok(Mode::Full),
-        "adaptive" => Ok(Mode::Adaptive),
-        _ => Err(format!(
-            "there is no mode \"{text}\"; write \"off\", \"selective\", \"full\" or \"adaptive\""
-        )),
-    }
+    let mut all = [Mode::Off, Mode::Selective, Mode::Full, Mode::Adaptive].into_iter();
+    all.find(|mode| mode_name(*mode) == text).ok_or_else(|| {
+        format!("there is no mode \"{text}\"; write \"off\", \"selective\", \"full\" or \"adaptive\"")
+    })
 }
 
-/// What status calls it.
+/// What a file and status call it.
 pub fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Off => "off",

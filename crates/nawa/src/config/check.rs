@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use ipnet::IpNet;
 use toml::Spanned;
 use tunnel::PrivateKey;
@@ -219,11 +220,8 @@ fn flight(source: &mut Source, written: document::Flight) -> Flight {
 }
 
 fn flight_base(base: &str) -> Result<Base, String> {
-    match base {
-        "cubic" => Ok(Base::Cubic),
-        "reno" => Ok(Base::Reno),
-        _ => Err(format!("there is no base \"{base}\"; write \"cubic\" or \"reno\"")),
-    }
+    let none = |_| format!("there is no base \"{base}\"; write \"cubic\" or \"reno\"");
+    <Base as ValueEnum>::from_str(base, false).map_err(none)
 }
 
 fn relay_mode(mode: &str) -> Result<(), String> {

@@ -216,7 +216,6 @@ pub struct Flood {
     /// Frames per second of each source.
     pub rate_limit: Option<Spanned<u32>>,
     /// Whether relays wait and keep still where they are not needed.
-    #[serde(default)]
     pub suppress: Option<Spanned<bool>>,
     /// Duration with a unit.
     pub jitter: Option<Spanned<String>>,
