@@ -1,6 +1,6 @@
 //! `nawa up`
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -52,7 +52,7 @@ fn start(file: &Path, level: Option<&str>) -> std::io::Result<Child> {
 fn said_before_ready(child: &mut Child) -> (bool, Vec<String>) {
     let mut lines = Vec::new();
     let Some(stderr) = child.stderr.take() else { return (false, lines) };
-    for line in BufReader::new(stderr.take(1 << 20)).lines().map_while(Result::ok) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
         if line == super::READY {
             return (true, lines);
         }
@@ -66,5 +66,20 @@ fn ended(mut child: Child, lines: Vec<String>) -> Failure {
     match status {
         Some(status) if status > 0 => Failure::of_child(status, lines),
         _ => Failure::failed("the daemon ended before it was ready; `nawa run` shows why"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_much_is_ready_in_the_end() {
+        let script = "yes | head -n 600000 >&2; echo nawa: ready >&2; exec sleep 60";
+        let mut child =
+            Command::new("sh").args(["-c", script]).stderr(Stdio::piped()).spawn().expect("a shell");
+        let (ready, lines) = said_before_ready(&mut child);
+        child.kill().and_then(|()| child.wait()).expect("it ends");
+        assert_eq!((ready, lines.len()), (true, 600_000));
     }
 }
