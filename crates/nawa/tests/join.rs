@@ -303,3 +303,24 @@ fn a_spoke_is_written_by_flags_alone() {
     assert_eq!(asked.status.code(), Some(2), "{}", stderr(&asked));
     assert!(stderr(&asked).contains("give --peer"), "{}", stderr(&asked));
 }
+
+/// Its file is written, and the inviter is about to enrol it.
+#[test]
+fn who_interrupts_the_end_of_a_join_has_joined() {
+    let Some(_alone) = namespaces_or_skip("who_interrupts_the_end_of_a_join_has_joined") else { return };
+    let Hub { hub, van, folder, there, .. } = Hub::new();
+    let here = folder.path().join("van/nawa.toml");
+    let inviting = Inviting::start(&mut hub.nawa(["invite", "van", "--file", text(&there)]));
+    // The inviter reads its file again to put the new end there, and waits for who writes.
+    let written = fs::read_to_string(&there).expect("the hub's file");
+    fs::remove_file(&there).expect("it is there");
+    succeed(Command::new("mkfifo").arg(&there));
+    let mut join = van.nawa(["join", &inviting.2, "--file", text(&here)]);
+    let mut join = join.stdout(Stdio::null()).spawn().expect("nawa starts");
+    eventually("its file is written", || here.exists().then_some(()));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&join), rustix::process::Signal::INT)
+        .expect("it runs");
+    fs::write(&there, written).expect("the inviter reads it");
+    assert!(join.wait().expect("it ends").success() && here.exists());
+    assert_eq!(inviting.finish(), (true, JOINED_UNTOLD.into()));
+}

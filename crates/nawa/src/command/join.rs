@@ -4,6 +4,7 @@ use std::io::{BufRead, Read};
 use std::path::PathBuf;
 
 use clap::Args;
+use device::poller::Signals;
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
@@ -40,6 +41,8 @@ pub fn run(join: &Join) -> Result<(), Failure> {
     uplinks::lead_to(&mut uplinks, answered).map_err(Failure::failed)?;
     let peer = file::peer("hub", &invite.inviter, &terms.routes);
     let paths = file::paths(&uplinks, std::slice::from_ref(answered));
+    // Who was interrupted from here on would not know whether it has joined, and could not join again. The inviter soon answers.
+    Signals::new().map_err(|error| Failure::failed(format!("cannot hold signals back: {error}")))?;
     made.write(&(file::end(&terms.addresses, None, &[]) + &peer + &paths))?;
     called.finish().map_err(Failure::failed)?;
     made.keep();
