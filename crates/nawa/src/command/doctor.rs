@@ -24,20 +24,17 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     all.extend(daemon.iter().flat_map(of_daemon));
     let settings = doctor.file.as_deref().map(config::load);
     let status = if matches!(settings, Some(Err(_))) { Status::BadInput } else { Status::Failed };
-    let called = |settings: &Settings| {
-        settings.tunnel.iter().flat_map(|tunnel| &tunnel.config.peers).any(|peer| peer.paths.is_empty())
+    let hub_of = match (&settings, &daemon) {
+        (Some(Ok(settings)), _) => settings.tunnel.as_ref().and_then(|tunnel| {
+            let called = tunnel.config.peers.iter().any(|peer| peer.paths.is_empty());
+            called.then(|| tunnel.addresses.clone())
+        }),
+        (_, Some(State { tunnel: Some(tunnel), interface: Some(interface), .. })) => {
+            waits_for_calls(tunnel).then(|| gather::networks_of(interface))
+        }
+        _ => None,
     };
-    let is_hub = match (&settings, &daemon) {
-        (Some(Ok(settings)), _) => called(settings),
-        (_, Some(state)) => state.tunnel.as_ref().is_some_and(waits_for_calls),
-        _ => false,
-    };
-    if is_hub {
-        let networks = match (&settings, &daemon) {
-            (Some(Ok(Settings { tunnel: Some(tunnel), .. })), _) => tunnel.addresses.clone(),
-            (_, Some(state)) => gather::networks_of(state.interface.as_deref().unwrap_or_default()),
-            _ => Vec::new(),
-        };
+    if let Some(networks) = hub_of {
         let mut drops = gather::dropping(&["forward"]).unwrap_or_default();
         // Of IPv4 is spoken.
         drops.retain(|chain| chain.starts_with("ip ") || chain.starts_with("inet "));
@@ -45,16 +42,8 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     }
     let tunnel = match (settings, daemon) {
         (Some(Err(failure)), _) => {
-            let bad = |line| {
-                Finding::new(
-                    Level::Fail,
-                    "file",
-                    line,
-                    "nothing of it runs",
-                    "correct it; `nawa check` reads it",
-                )
-            };
-            all.extend(failure.lines.into_iter().map(bad));
+            let (costs, todo) = ("nothing of it runs", "correct it; `nawa check` reads it");
+            all.extend(failure.lines.iter().map(|line| Finding::new(Level::Fail, "file", line, costs, todo)));
             None
         }
         (Some(Ok(settings)), daemon) => {
@@ -64,14 +53,8 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
                 None if gather::answers_are_dropped(&facts) => {
                     let what = "its paths are not tried: by the rules that a killed daemon has left, \
                                 no way leads back to a peer, and rp_filter drops its answers";
-                    let todo = "`nawa down`, and ask again";
-                    all.push(Finding::new(
-                        Level::Fail,
-                        "tunnel",
-                        what,
-                        "whether they come up is not known",
-                        todo,
-                    ));
+                    let (costs, todo) = ("whether they come up is not known", "`nawa down`, and ask again");
+                    all.push(Finding::new(Level::Fail, "tunnel", what, costs, todo));
                     None
                 }
                 None => try_out(settings, &mut all),
@@ -147,13 +130,8 @@ fn of_tunnel(tunnel: &Tunnel) -> Vec<Finding> {
     all.extend(tunnel.default_route.as_ref().map(default_route));
     if let Some(Refused { ago_s, why }) = &tunnel.refused {
         let todo = "compare both ends' `public-key` with what `nawa pubkey` says at the other";
-        all.push(Finding::new(
-            Level::Warn,
-            "strangers",
-            format!("{why} ({ago_s:.0} s ago)"),
-            "whoever that is gets no answer",
-            todo,
-        ));
+        let (what, costs) = (format!("{why} ({ago_s:.0} s ago)"), "whoever that is gets no answer");
+        all.push(Finding::new(Level::Warn, "strangers", what, costs, todo));
     }
     let found = gather::paths(tunnel);
     all.extend(found.iter().flat_map(|(peer, path, seen)| paths::findings(&peer.name, path, seen)));
