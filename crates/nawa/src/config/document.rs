@@ -307,14 +307,8 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
             document.peers =
                 tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()
         }
-        "flood" => {
-            document.floods =
-                tables(source, "flood", value).into_iter().filter_map(|v| table(source, v)).collect();
-        }
-        "coding" => {
-            document.codings =
-                tables(source, "coding", value).into_iter().filter_map(|v| table(source, v)).collect();
-        }
+        "flood" => document.floods = all(source, "flood", value),
+        "coding" => document.codings = all(source, "coding", value),
         other => source.complain(key.span(), format!("unknown section or key `{other}`; {SECTIONS}")),
     }
 }
@@ -351,6 +345,11 @@ fn table<T: DeserializeOwned>(source: &mut Source, value: Value) -> Option<T> {
     }
 }
 
+/// Deserialises those that can be.
+fn all<T: DeserializeOwned>(source: &mut Source, name: &str, value: Value) -> Vec<T> {
+    tables(source, name, value).into_iter().filter_map(|one| table(source, one)).collect()
+}
+
 /// The elements of an array of tables.
 fn tables<'i>(source: &mut Source, name: &str, value: Value<'i>) -> Vec<Value<'i>> {
     let span = value.span();
@@ -368,8 +367,7 @@ fn peer(source: &mut Source, mut value: Value) -> Option<Peer> {
         DeValue::Table(keys) => keys.remove("path"),
         _ => None,
     };
-    let paths = paths.map_or_else(Vec::new, |paths| tables(source, "peer.path", paths));
-    let paths = paths.into_iter().filter_map(|path| table(source, path)).collect();
+    let paths = paths.map_or_else(Vec::new, |paths| all(source, "peer.path", paths));
     let peer: Peer = table(source, value)?;
     Some(Peer { paths, ..peer })
 }
