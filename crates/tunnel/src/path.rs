@@ -309,6 +309,11 @@ impl Path {
         }
     }
 
+    /// Where it leads, it answers again.
+    pub fn end_look(&mut self) {
+        self.places.end_look();
+    }
+
     /// Where a handshake finds the peer: where the path leads, and where the configuration says, at both addresses if it has two.
     pub fn handshake_addresses(&self) -> impl Iterator<Item = Address> + use<> {
         let here = self.places.address().filter(|_| self.is_validated());
@@ -434,7 +439,12 @@ impl Path {
         let next = due.or_else(|| Some((self.response.take()?, true)));
         let Some(((address, token), answers)) = next else { return false };
         let size = self.seal(session, &address, 0, train, |out| put_challenge(out, token, answers));
+        let last_sent = self.last_sent;
         self.count(now, size, Content::Report);
+        // What goes elsewhere keeps no NAT's mapping alive here.
+        if self.places.address().is_none_or(|here| !here.is_same_place(&address)) {
+            self.last_sent = last_sent;
+        }
         true
     }
 

@@ -23,6 +23,9 @@ const CHALLENGE: usize = RELAY_HEADER_LEN + HEADER_LEN + 12 + TAG_LEN;
 /// Bytes to an address that has not proved that it receives, over bytes from it (RFC 9000 §8.1).
 const AMPLIFICATION: u64 = 3;
 
+/// What an address that is vouched for counts as having been received from: it may be asked as often as challenges are repeated.
+const VOUCHED: u64 = u64::MAX / 4;
+
 /// An address of the peer's, and what it may be sent.
 #[derive(Debug)]
 struct Place {
@@ -171,9 +174,13 @@ impl Remote {
         // One after the other, where the path leads to neither.
         let places = [&self.home, &self.rival].into_iter().flatten().filter(away);
         if let Some(place) = places.copied().find(|place| !asked(place)) {
-            // It is vouched for: it may be asked as often as challenges are repeated.
-            self.candidate = Some(Place { received: u64::MAX / 4, ..Place::unproved(now, place, rng) });
+            self.candidate = Some(Place { received: VOUCHED, ..Place::unproved(now, place, rng) });
         }
+    }
+
+    /// The path answers where it leads: the peer is looked for elsewhere no more.
+    pub fn end_look(&mut self) {
+        self.candidate.take_if(|place| place.received >= VOUCHED);
     }
 
     /// The peer answered a challenge from `from`: it receives there.

@@ -221,6 +221,9 @@ impl Peer {
         for &size in &self.outcome.probed {
             path.handle_probed(size);
         }
+        if was_silent && !path.sent.is_silent() {
+            path.end_look();
+        }
         let calls = path.sent.rate.take_call();
         if path.sent.take_swallowing() {
             path.mtu.restart(now);
