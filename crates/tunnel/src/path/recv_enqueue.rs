@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::flow::unconfirmed::DEADLINE;
 use crate::schedule::weights::Delay;
 use crate::wire::frame::{MAX_RANGES, Report};
 
@@ -16,8 +17,8 @@ pub fn micros(t: Duration) -> u32 {
 /// The receiving side of one path.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// The largest first, disjoint and not adjacent.
-    ranges: VecDeque<(u64, u64)>,
+    /// The largest first, disjoint and not adjacent, and when each grew last.
+    ranges: VecDeque<(u64, u64, Duration)>,
     arrival: Duration,
     bytes: u64,
     packets: u64,
@@ -33,11 +34,11 @@ impl Received {
     ///
     /// True if none with a larger sequence came before.
     pub fn handle_packet(&mut self, now: Duration, sequence: u64, bytes: usize, reportable: bool) -> bool {
-        let newest = self.ranges.front().is_none_or(|&(_, largest)| sequence > largest);
+        let newest = self.ranges.front().is_none_or(|range| sequence > range.1);
         if newest {
             self.arrival = now;
         }
-        self.add(sequence);
+        self.add(now, sequence);
         self.bytes += bytes as u64;
         self.packets += 1;
         if reportable {
@@ -81,26 +82,30 @@ impl Received {
 
     /// What to feed back; `None` if nothing was ever received.
     pub fn report(&mut self, now: Duration, path: u16) -> Option<Report> {
-        self.ranges.front()?;
+        let newest = *self.ranges.front()?;
         (self.unreported, self.first_unreported) = (0, None);
+        // What has been reported for so long is no news: its sender has sent anew what it missed. What is lost leaves a gap for ever, and
+        // a thin way back has little room.
+        let is_news = |range: &&(u64, u64, Duration)| **range == newest || now < range.2 + DEADLINE;
+        let ranges = self.ranges.iter().filter(is_news).take(MAX_RANGES);
         Some(Report {
             path,
             arrival: micros(self.arrival),
             report_delay: u32::try_from(now.saturating_sub(self.arrival).as_micros()).unwrap_or(u32::MAX),
             bytes: self.bytes,
             delay: std::mem::take(&mut self.delay).summary(),
-            ranges: self.ranges.iter().take(MAX_RANGES).map(|&(low, high)| low..=high).collect(),
+            ranges: ranges.map(|&(low, high, _)| low..=high).collect(),
         })
     }
 
-    fn add(&mut self, sequence: u64) {
+    fn add(&mut self, now: Duration, sequence: u64) {
         // Nearly always the first range grows; a late packet is found near the front.
         let at = self.ranges.iter().position(|r| r.0 <= sequence + 1).unwrap_or(self.ranges.len());
         match self.ranges.get_mut(at) {
             Some(r) if sequence <= r.1 && sequence >= r.0 => return,
-            Some(r) if sequence == r.1 + 1 => r.1 = sequence,
-            Some(r) if sequence + 1 == r.0 => r.0 = sequence,
-            _ => self.ranges.insert(at, (sequence, sequence)),
+            Some(r) if sequence == r.1 + 1 => (r.1, r.2) = (sequence, now),
+            Some(r) if sequence + 1 == r.0 => (r.0, r.2) = (sequence, now),
+            _ => self.ranges.insert(at, (sequence, sequence, now)),
         }
         self.join(at);
         self.ranges.truncate(MEMORY);
@@ -112,7 +117,7 @@ impl Received {
             if let (Some(&u), Some(&l)) = (self.ranges.get(upper), self.ranges.get(upper.wrapping_add(1)))
                 && l.1 + 1 >= u.0
             {
-                self.ranges[upper].0 = l.0;
+                self.ranges[upper] = (l.0, u.1, u.2.max(l.2));
                 self.ranges.remove(upper + 1);
             }
         }
@@ -162,6 +167,17 @@ mod tests {
         for &s in sequences {
             r.handle_packet(Duration::ZERO, s, 1, true);
         }
+    }
+
+    #[test]
+    fn gaps_are_news_for_a_while() {
+        let mut r = Received::default();
+        receive(&mut r, &(0..80).step_by(2).collect::<Vec<_>>());
+        assert_eq!(r.report(DEADLINE / 2, 0).expect("something came").ranges.len(), MAX_RANGES);
+        assert_eq!(r.report(DEADLINE, 0).expect("something came").ranges, [78..=78]);
+        // What fills one is news again.
+        r.handle_packet(DEADLINE, 41, 1, true);
+        assert_eq!(r.report(DEADLINE, 0).expect("something came").ranges, [78..=78, 40..=42]);
     }
 
     #[test]
