@@ -309,7 +309,7 @@ impl Rate {
             delivered: self.delivered,
             delivered_arrival: self.delivered_arrival,
             first_sent: self.first_sent,
-            app_limited: !is_data || self.probe_rtt_until.is_some() || self.wants(),
+            app_limited: (!is_data && bytes > 0) || self.probe_rtt_until.is_some() || self.wants(),
             easy: few || self.gain() < 1.0,
             calm: few || (self.gain() <= 1.0 && self.phase == Phase::Cruise),
         }

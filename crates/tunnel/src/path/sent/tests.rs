@@ -416,3 +416,18 @@ fn a_report_is_not_lost_with_its_way() {
     s.abandon(&mut Outcome::default());
     assert_eq!(s.totals().2, 1);
 }
+
+/// Reports of what comes the other way take sequences too: a path that data fill is full all the same.
+#[test]
+fn reports_among_data_say_nothing_of_want() {
+    for reports in [0, 1] {
+        let mut s = Sent::default();
+        for round in 0..20 {
+            send(&mut s, 20 * round, 20);
+            (0..reports).for_each(|_| s.handle_sent(20 * round * MS, 100, Content::Report));
+            let last = s.next_sequence() - 1;
+            report(&mut s, 20 * round + 20, &[(0, last)]);
+        }
+        assert!(!s.rate.is_starting(), "with {reports} reports");
+    }
+}
