@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{namespaces_or_skip, output, skip, stdout, succeed};
-use device::{Poller, monotonic};
+use common::{namespaces_or_skip, output, pause, skip, stdout, succeed};
+use device::monotonic;
 use lab::field::{Fault, Trial, VEHICLES};
 use lab::namespace::Namespace;
 use rand_chacha::ChaCha8Rng;
@@ -129,14 +129,6 @@ fn endure(name: &str, seed: u64, faults: impl Iterator<Item = (Fault, bool)>) {
         amiss.extend(differences(host.name(), &before, &snapshot(host)));
     }
     assert_eq!(amiss, [""; 0]);
-}
-
-fn pause(time: Duration) {
-    let until = monotonic() + time;
-    let mut poller = Poller::new().expect("a poller");
-    while monotonic() < until {
-        poller.wait(Some(until.saturating_sub(monotonic()))).expect("waiting").for_each(drop);
-    }
 }
 
 /// Waits until every vehicle's strands run, and the hub is reached from all; why that is not so, in time.

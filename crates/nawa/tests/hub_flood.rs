@@ -9,11 +9,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use common::hub::{HUB, HUB_V6, Net, place, place_v6};
-use common::namespaces_or_skip;
 use common::uplinks::shell;
+use common::{namespaces_or_skip, pause};
+use device::UdpSocket;
 use device::poller::boottime;
 use device::udp::{Options, RecvBatch, Transmit};
-use device::{Poller, UdpSocket};
 use rand_core::{OsRng, TryRngCore};
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::handshake::cookie::CookieJar;
@@ -35,6 +35,9 @@ const LEAST_INITIATIONS: usize = 10_000;
 /// (`endpoint/limits.rs`).
 const UNASKED: [f64; 2] = [100.0, 50.0];
 const OF_A_HOST: [f64; 2] = [5.0, 20.0];
+
+/// How often all have their turn.
+const TURN: Duration = Duration::from_millis(1);
 
 fn host(network: u32) -> IpAddr {
     Ipv4Addr::from(0x0a60_0001 + (network << 8)).into()
@@ -84,18 +87,18 @@ impl Peer {
     }
 
     /// Shakes hands before a flood.
-    fn become_known(&mut self, batch: &mut RecvBatch, pause: &mut impl FnMut()) {
+    fn become_known(&mut self, batch: &mut RecvBatch) {
         let deadline = boottime() + common::PATIENCE;
         while !self.has_session(boottime()) {
             assert!(boottime() < deadline, "a session before the flood");
             self.turn(boottime(), batch);
-            pause();
+            pause(TURN);
         }
         // The hub looks where its peers are once in a second, while handshakes are many.
         let known = boottime() + Duration::from_secs(1);
         while boottime() < known {
             self.turn(boottime(), batch);
-            pause();
+            pause(TURN);
         }
     }
 }
@@ -165,7 +168,7 @@ impl Strangers {
     }
 
     /// Asks until every host has a cookie.
-    fn get_cookies(&mut self, pause: &mut impl FnMut()) {
+    fn get_cookies(&mut self) {
         let (mut batch, deadline) = (RecvBatch::default(), boottime() + common::PATIENCE);
         let mut n = 0;
         loop {
@@ -182,7 +185,7 @@ impl Strangers {
             n += NETWORKS as usize;
             let some: Vec<_> = without.iter().map(|network| self.initiation(now, n + network)).collect();
             self.send(&some);
-            pause();
+            pause(TURN);
         }
     }
 }
@@ -196,15 +199,14 @@ fn a_peer_shakes_hands_amid_a_flood() {
     net.hub.ip("route add 10.96.0.0/12 via 10.5.0.2");
     let _hub = net.start();
     let took = net.peers.within(|| {
-        let (mut poller, mut batch) = (Poller::new().expect("a poller"), RecvBatch::default());
-        let mut pause = || poller.wait(Some(Duration::from_millis(1))).expect("waiting").for_each(drop);
+        let mut batch = RecvBatch::default();
         let mut strangers = Strangers::new(&net, HUB.into(), host);
-        strangers.get_cookies(&mut pause);
+        strangers.get_cookies();
         let mut took = Vec::new();
         for at in 0..FLOODS {
             // The hub knows where the peer is, and the peer begins anew.
             let mut peer = Peer::new(&net, at);
-            peer.become_known(&mut batch, &mut pause);
+            peer.become_known(&mut batch);
             peer.end = net.end(at);
             let now = boottime();
             let flood: Vec<_> = (0..INITIATIONS).map(|n| strangers.initiation(now, n)).collect();
@@ -221,12 +223,12 @@ fn a_peer_shakes_hands_amid_a_flood() {
                     done = peer.has_session(now).then(|| now - begun);
                     assert!(now < begun + common::PATIENCE, "a session amid the flood");
                 }
-                pause();
+                pause(TURN);
             }
             took.extend(done);
             // What is left of it is not the next one's.
             while boottime() < start + 2 * TIME {
-                pause();
+                pause(TURN);
             }
         }
         took
@@ -264,12 +266,11 @@ fn a_peer_shakes_hands_amid_a_flood_from_all_over_one_network_of_ipv6() {
     net.hub.ip("route add fd96::/64 via fd05::2");
     let _hub = net.start();
     let (before, since, took, sent) = net.peers.within(|| {
-        let (mut poller, mut batch) = (Poller::new().expect("a poller"), RecvBatch::default());
-        let mut pause = || poller.wait(Some(Duration::from_millis(1))).expect("waiting").for_each(drop);
+        let mut batch = RecvBatch::default();
         let mut strangers = Strangers::new(&net, HUB_V6.into(), host_v6);
-        strangers.get_cookies(&mut pause);
+        strangers.get_cookies();
         let mut peer = Peer::to(&net, 0, HUB_V6.into(), peer.into());
-        peer.become_known(&mut batch, &mut pause);
+        peer.become_known(&mut batch);
         let (since, before) = (boottime(), counted(&net));
         peer.end = net.end_to(0, HUB_V6.into());
         let (start, mut sent, mut begun, mut done) = (boottime(), 0, None, None);
@@ -285,7 +286,7 @@ fn a_peer_shakes_hands_amid_a_flood_from_all_over_one_network_of_ipv6() {
                 done = done.or(peer.has_session(now).then(|| now - begun));
                 assert!(now < begun + common::PATIENCE, "a session amid the flood");
             }
-            pause();
+            pause(TURN);
         }
         (before, since, done, sent)
     });

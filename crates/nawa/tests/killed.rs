@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use common::traffic::answered;
 use common::uplinks::{Uplinks, path, shell};
-use common::{Daemon, Namespace, eventually, namespaces_or_skip, stdout};
+use common::{Daemon, Namespace, eventually, namespaces_or_skip, pause, stdout};
 use device::{Poller, monotonic};
 use rustix::process::Signal;
 
@@ -225,8 +225,6 @@ fn a_strand_that_is_killed_takes_no_other_down() {
     let _office = Daemon::start(&net.net.office, &net.net.office_file(""));
     let daemon = Daemon::start(&net.net.van, &net.file);
     let pid = net.net.van.status()["pid"].clone();
-    let mut poller = Poller::new().expect("a poller");
-    let mut pause = |time| poller.wait(Some(time)).expect("waiting").for_each(drop);
     let mut worst = Vec::new();
     println!("  tunnel ms  coding ms  starved ms  what was done");
     let nothing = (Strand::Other, "nothing", "");

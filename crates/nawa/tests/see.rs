@@ -12,7 +12,7 @@ use std::time::Duration;
 use coding::ethernet::{Mac, NC};
 use coding::header::{Coded, Greeting, Report};
 use common::{
-    Daemon, Namespace, Node, PATIENCE, eventually, namespaces_or_skip, output, skip, snapshot, stderr,
+    Daemon, Namespace, Node, PATIENCE, eventually, namespaces_or_skip, output, pause, skip, snapshot, stderr,
     stdout, succeed,
 };
 use flood::frame::{ETHERTYPE, Format, Header, Kind, Wire};
@@ -188,7 +188,7 @@ fn a_capture_ends_as_it_is_told() {
     out.read_exact(&mut written).expect("it begins at once");
     pair.floods();
     kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
-    device::Poller::new().expect("a poller").wait(Some(PAUSE)).expect("waiting").for_each(drop);
+    pause(PAUSE);
     out.read_to_end(&mut written).expect("it ends");
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     read(&written);

@@ -265,7 +265,12 @@ pub fn accept(listener: &std::net::TcpListener) -> std::net::TcpStream {
 
 /// Waits for so long, where there is no event to wait for.
 pub fn pause(time: Duration) {
-    device::Poller::new().expect("a poller").wait(Some(time)).expect("waiting").for_each(drop);
+    let until = device::monotonic() + time;
+    let mut poller = device::Poller::new().expect("a poller");
+    // A signal ends a wait early.
+    while let Some(rest) = until.checked_sub(device::monotonic()).filter(|rest| !rest.is_zero()) {
+        poller.wait(Some(rest)).expect("waiting").for_each(drop);
+    }
 }
 
 /// This thread has no rights any more, for good: one of [`Namespace::within`], which ends with its work.
