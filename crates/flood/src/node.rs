@@ -708,18 +708,26 @@ mod tests {
 
     #[test]
     fn what_is_not_relayed_is_no_message_of_this_host() {
-        // The other's message is due once, in half a second; the own one at once, and once more in a second.
-        let jitter = Duration::from_millis(500);
-        let rules = crate::suppression::Rules { jitter, threshold: 0, enough: 1, repeats: 1 };
-        waiting("what_is_not_relayed_is_no_message_of_this_host", rules, |tap, node| {
-            hear(tap, 0);
-            eventually(node, |status| status.new_frames == 1);
-            let down = std::process::Command::new("ip").args(["link", "set", "air0", "down"]).status();
-            assert!(down.expect("ip starts").success());
-            crate::Client::connect("air0").expect("a node").send(0, b"own").expect("it is taken");
-            let status = eventually(node, |status| status.repeated_frames == 1);
-            assert_eq!((status.relayed_frames, status.sent_frames, status.unsent_frames), (0, 0, 2));
-        });
+        // Where the machine is busy with other things, the link may be down too late the first time.
+        for jitter in [Duration::from_millis(500), Duration::from_secs(5)] {
+            // The other's message is due once, so long after it came; the own one at once, and once more after twice as long.
+            let rules = crate::suppression::Rules { jitter, threshold: 0, enough: 1, repeats: 1 };
+            let mut relayed = 0;
+            waiting("what_is_not_relayed_is_no_message_of_this_host", rules, |tap, node| {
+                hear(tap, 0);
+                eventually(node, |status| status.new_frames == 1);
+                let down = std::process::Command::new("ip").args(["link", "set", "air0", "down"]).status();
+                assert!(down.expect("ip starts").success());
+                crate::Client::connect("air0").expect("a node").send(0, b"own").expect("it is taken");
+                let status = eventually(node, |status| status.repeated_frames == 1);
+                relayed = status.relayed_frames;
+                assert_eq!((status.sent_frames, status.unsent_frames), (0, 2));
+            });
+            if relayed == 0 {
+                return;
+            }
+        }
+        panic!("what could not be sent counts as relayed");
     }
 
     #[test]
