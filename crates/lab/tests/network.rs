@@ -83,7 +83,8 @@ fn mptcp_uses_both_paths_by_the_congestion_control_of_the_server() {
     let Some(_alone) = alone("mptcp_uses_both_paths_by_the_congestion_control_of_the_server") else { return };
     let emulator = Emulator::start().unwrap();
     let [network, other] = [1, 2].map(|seed| Network::build(&emulator, &two_paths(), seed).unwrap());
-    let (folder, hash) = folder(8_000_000);
+    // Long enough to see both subflows at once.
+    let (folder, hash) = folder(32_000_000);
     let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path() };
     let ready = lab::system::System::Mptcp.start(&network, &means, 0).unwrap();
     let address = SocketAddr::new(SERVER, 80);
@@ -99,7 +100,7 @@ fn mptcp_uses_both_paths_by_the_congestion_control_of_the_server() {
         fetching.join().unwrap()
     });
     assert_eq!(seen, ["reno", "reno"]);
-    assert_eq!((transfer.bytes, transfer.sha256), (8_000_000, hash));
+    assert_eq!((transfer.bytes, transfer.sha256), (32_000_000, hash));
     for [_, down] in network.stats().unwrap() {
         assert!(down.delivered.bytes.get() > 100_000, "both paths carried a part: {down:?}");
     }
@@ -141,7 +142,8 @@ fn no_answer_is_faster_than_the_links() {
 fn a_transfer_outlives_a_cut() {
     let Some(_alone) = alone("a_transfer_outlives_a_cut") else { return };
     let network = network();
-    let (folder, hash) = folder(1_000_000);
+    // More than has come by the time of the cut.
+    let (folder, hash) = folder(8_000_000);
     let _server = serve(&network, folder.path());
     let (cut, received) = (Duration::from_millis(500), AtomicU64::new(0));
     let requests = [request(network.client_address(0))];

@@ -308,17 +308,23 @@ mod tests {
     fn what_is_asked_over_a_connection_is_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let over = AtomicBool::new(false);
-        let (mut next, mut waiting, mut took) = (clock::now(), VecDeque::from([clock::now()]), Vec::new());
-        std::thread::scope(|scope| {
-            scope.spawn(|| answer(prepared(listener.accept().unwrap().0).unwrap(), &over));
-            scope.spawn(|| {
-                clock::poll_until(Duration::from_millis(250), || None::<()>);
-                over.store(true, Relaxed);
+        let is_answered_within = |time| {
+            let over = AtomicBool::new(false);
+            let (mut next, mut waiting, mut took) =
+                (clock::now(), VecDeque::from([clock::now()]), Vec::new());
+            std::thread::scope(|scope| {
+                scope.spawn(|| answer(prepared(listener.accept().unwrap().0).unwrap(), &over));
+                scope.spawn(|| {
+                    clock::poll_until(time, || None::<()>);
+                    over.store(true, Relaxed);
+                });
+                ask_over(TcpStream::connect(address).unwrap(), &over, &mut next, &mut waiting, &mut took)
+                    .unwrap();
             });
-            ask_over(TcpStream::connect(address).unwrap(), &over, &mut next, &mut waiting, &mut took)
-                .unwrap();
-        });
-        assert!(took.len() >= 2 && waiting.len() <= 1, "{took:?}, {waiting:?}");
+            println!("{took:?}, {waiting:?}");
+            took.len() >= 2 && waiting.len() <= 1
+        };
+        // In a short time, threads that wait for a processor come to nothing.
+        assert!([250, 2500, 10_000].map(Duration::from_millis).into_iter().any(is_answered_within));
     }
 }

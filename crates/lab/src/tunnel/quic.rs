@@ -200,15 +200,22 @@ mod tests {
 
     #[test]
     fn a_connection_carries_bytes_with_either_control() {
+        let bound = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        };
         for control in ["cubic", "bbr"] {
-            let bound = || {
-                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-                socket.set_nonblocking(true).unwrap();
-                socket
+            let carries_within = |time| {
+                let far = bound();
+                let target = far.local_addr().unwrap();
+                transfer(bound(), far, target, control, time).unwrap() > 0
             };
-            let far = bound();
-            let target = far.local_addr().unwrap();
-            assert!(transfer(bound(), far, target, control, Duration::from_millis(300)).unwrap() > 0);
+            // Where the machine is busy with other things, the first time is too short to shake hands.
+            assert!(
+                [300, 3000, 20_000].map(Duration::from_millis).into_iter().any(carries_within),
+                "{control}"
+            );
         }
     }
 }
