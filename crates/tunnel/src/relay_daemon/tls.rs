@@ -281,14 +281,14 @@ mod tests {
 
     /// A relay's end on a port of the loopback interface, in front of `relay`.
     fn serve(relay: &UdpSocket) -> (Worker<()>, SocketAddr, Clients) {
-        serve_at_most(MAX, relay)
+        serve_at(here(0), MAX, relay)
     }
 
-    fn serve_at_most(most: usize, relay: &UdpSocket) -> (Worker<()>, SocketAddr, Clients) {
+    fn serve_at(at: SocketAddr, most: usize, relay: &UdpSocket) -> (Worker<()>, SocketAddr, Clients) {
         let clients = Clients::default();
         let (watch, inbox) = watch().unwrap();
         let relay = relay.local_addr().unwrap();
-        let listener = device::tcp::listen(here(0)).unwrap();
+        let listener = device::tcp::listen(at).unwrap();
         let mut server = Server::new(listener, relay, clients.clone(), inbox).unwrap();
         server.most = most;
         let address = server.local_address().unwrap();
@@ -311,7 +311,9 @@ mod tests {
     #[test]
     fn datagrams_go_both_ways_and_a_lost_connection_is_made_again() {
         let (tunnel, relay) = (udp(), udp());
-        let (server, to, clients) = serve(&relay);
+        // At an address of its own, so that its port stays free while the relay is away.
+        let own = |port| SocketAddr::from(([127, 0, 9, 56], port));
+        let (server, to, clients) = serve_at(own(0), MAX, &relay);
         let told = Waker::new().unwrap();
         let client = Client::start(tunnel.local_addr().unwrap(), told.clone()).unwrap();
         let target = Target { to, out: Outgoing::default(), leaves: None, name: Some("relay.test".into()) };
@@ -355,7 +357,7 @@ mod tests {
         tunnel.send_to(&[9; 28], stands_for_relay).unwrap();
         assert_eq!(relay.recv_from(&mut buffer).unwrap().0, 28);
         // Elsewhere nobody listens.
-        client.lead(7, Target { to: here(1), ..target });
+        client.lead(7, Target { to: own(1), ..target });
         assert!(news(&client, &told).is_err_and(|why| why.contains("refused")));
         client.forget(7);
     }
@@ -363,7 +365,7 @@ mod tests {
     #[test]
     fn where_all_are_clients_the_one_that_was_answered_longest_ago_goes() {
         let (tunnel, relay) = (udp(), udp());
-        let (_server, to, clients) = serve_at_most(2, &relay);
+        let (_server, to, clients) = serve_at(here(0), 2, &relay);
         let told = [(); 3].map(|()| Waker::new().unwrap());
         let ends =
             told.each_ref().map(|told| Client::start(tunnel.local_addr().unwrap(), told.clone()).unwrap());
