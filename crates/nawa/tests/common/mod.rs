@@ -78,6 +78,8 @@ pub fn stderr(output: &Output) -> String {
 /// A network namespace, removed with everything in it when dropped.
 pub struct Namespace {
     name: String,
+    /// What daemons keep, out of the host's folders and of one another's.
+    state: PathBuf,
 }
 
 impl Namespace {
@@ -86,7 +88,9 @@ impl Namespace {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("nawalab-{}-t{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         succeed(Command::new("ip").args(["netns", "add", &name]));
-        let namespace = Namespace { name };
+        let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+        fs::create_dir_all(&state).expect("a folder");
+        let namespace = Namespace { name, state };
         namespace.ip("link set lo up");
         namespace
     }
@@ -100,8 +104,7 @@ impl Namespace {
     pub fn command<'a>(&self, program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]).args(arguments).stdin(Stdio::null());
-        // What daemons keep is kept out of the host's folders.
-        command.env("STATE_DIRECTORY", env!("CARGO_TARGET_TMPDIR"));
+        command.env("STATE_DIRECTORY", &self.state);
         command
     }
 
@@ -153,6 +156,7 @@ impl Drop for Namespace {
             }
         }
         output(Command::new("ip").args(["netns", "delete", &self.name]));
+        let _ = fs::remove_dir_all(&self.state);
     }
 }
 
