@@ -298,7 +298,8 @@ fn messages_are_flooded_over_a_master_of_the_same_file() {
     let chain = Chain::new(2);
     let flood = |id: usize| format!("[[flood]]\ninterface = 'nc0'\nid = {id}\nmode = 'application'\n");
     let daemons = [1, 2].map(|number| chain.start(number, &flood(number)));
-    succeed(&mut chain.node(1).nawa(["flood", "ping", "nc0", "2", "--count", "1"]));
+    let ping = ["flood", "ping", "nc0", "2", "--count", "1", "--timeout", "30s"];
+    succeed(&mut chain.node(1).nawa(ping));
     // Out and in again, both at once.
     let file = chain.file(1, &flood(1));
     let text = fs::read_to_string(&file).expect("the file");
@@ -645,7 +646,7 @@ fn hosts_that_do_not_code_are_reached() {
     let neighbours = chain.outsider.ip("neighbour show dev air0");
     assert!(neighbours.contains("10.88.0.2"), "{neighbours}");
     let duplicates =
-        succeed(&mut chain.outsider.command("ping", ["-n", "-c", "3", "-i", "0.2", "10.88.0.2"]));
+        succeed(&mut chain.outsider.command("ping", ["-n", "-c", "3", "-i", "0.2", "-W", "20", "10.88.0.2"]));
     assert!(!duplicates.contains("DUP") && duplicates.contains("3 received"), "{duplicates}");
 }
 
