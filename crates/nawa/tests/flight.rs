@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
+use common::flight::counter_here;
 use common::{
     Daemon, Namespace, Node, eventually, namespaces_or_skip, output, skip, stderr, stdout, succeed,
 };
@@ -280,8 +281,9 @@ fn a_live_connection_is_shown() {
     assert!(number("rtt_min_us") > 0 && number("space_bytes") > 0 && number("cwnd_bytes") > 0, "{line}");
     assert!(number("window_bytes") <= number("cwnd_bytes").max(number("space_bytes")), "{line}");
     assert!(line["target_bytes"].is_null() || number("target_bytes") > 0, "{line}");
-    // A thread that waits for a processor makes TCP take its last segment for lost, here too.
-    assert!(number("losses_radio") + number("losses_congestion") <= 4, "{line}");
+    // A thread that waits for a processor makes TCP take its last segment for lost, here too: then it has sent that again.
+    let again = namespace.within(|| counter_here("RetransSegs"));
+    assert!(number("losses_radio") + number("losses_congestion") <= again, "{again} sent again: {line}");
     let table = succeed(&mut namespace.nawa(["flight", "show"]));
     assert!(table.contains(&local) && table.contains("registered: fsat, fsat_paper"), "{table}");
     assert_eq!(shown(&other), Vec::<serde_json::Value>::new());

@@ -97,23 +97,26 @@ fn after_idleness_no_burst_follows() {
         sockopt::set_tcp_keepintvl(&stream.near, Duration::from_secs(1)).expect("a socket");
         sockopt::set_socket_keepalive(&stream.near, true).expect("a socket");
         stream.transfer(MIB / 2, || ());
-        let before = net.sample();
-        assert!(before.cwnd() > initial, "{control}: too little was sent for a burst: {}", before.line);
-        eventually("three keepalive probes", || (net.counter("TCPKeepAlive") >= 3).then_some(()));
-        let acknowledged = net.sample().number("bytes_acked");
-        let mut burst = 0;
-        stream.transfer(MIB / 2, || {
-            let sample = net.sample();
-            if sample.number("bytes_acked") == acknowledged {
-                burst = burst.max(sample.in_flight());
-            }
-        });
+        let mut after_idleness = |_| {
+            let before = net.sample();
+            assert!(before.cwnd() > initial, "{control}: too little was sent for a burst: {}", before.line);
+            let probes = net.counter("TCPKeepAlive") + 3;
+            eventually("three keepalive probes", || (net.counter("TCPKeepAlive") >= probes).then_some(()));
+            let acknowledged = net.sample().number("bytes_acked");
+            let mut burst = 0;
+            stream.transfer(MIB / 2, || {
+                let sample = net.sample();
+                if sample.number("bytes_acked") == acknowledged {
+                    burst = burst.max(sample.in_flight());
+                }
+            });
+            let line = before.line;
+            assert!(burst <= initial, "{control}: {burst} of {initial} packets at once, before {line}");
+            2 * burst > initial
+        };
+        // Where the machine is busy, `ss` may come when the first of it is acknowledged.
+        assert!((0..5).any(&mut after_idleness), "{control}: half of {initial} packets are not sent at once");
         stream.finish();
-        assert!(
-            burst <= initial && 2 * burst > initial,
-            "{control}: {burst} of {initial} packets at once, before {}",
-            before.line
-        );
     }
 }
 
