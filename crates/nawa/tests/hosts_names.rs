@@ -5,7 +5,7 @@ mod common;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use common::traffic::Pings;
+use common::traffic::{Pings, Starved};
 use common::uplinks::{FAMILIES, Names, Resolver, Uplinks, nft, path, path_to, shell};
 use common::{Daemon, namespaces_or_skip, output, pause, succeed};
 use device::monotonic;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 
-/// A path in use is up again so long after its name is right, at most.
+/// A path in use is up again so long after its name is right, at most. Both times are beyond what the machine lets threads wait for.
 const BACK: Duration = Duration::from_secs(5);
 /// What does not wait for a resolver takes less.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -55,6 +55,7 @@ fn a_name_that_moves_is_followed_behind_a_nat() {
     // The name is right at once, or so long after the path has been found to be silent.
     let cases =
         [None, Some(Duration::ZERO), Some(Duration::from_millis(700)), Some(Duration::from_millis(1400))];
+    let starved = Starved::new();
     let places = ["203.0.113.7/24", "203.0.113.8/24", "2001:db8::8/64", "2001:db8::9/64", "203.0.113.9/24"];
     for (place, late) in places.windows(2).zip(cases) {
         let new = place[1].split_once('/').expect("an address").0;
@@ -74,7 +75,7 @@ fn a_name_that_moves_is_followed_behind_a_nat() {
             "the name right {late:.1?} after the silence: the path is up {:.1} s later",
             took.as_secs_f64()
         );
-        assert!(took < BACK, "the path is up {took:?} after the name is right");
+        assert!(took < BACK + starved.excuses(), "the path is up {took:?} after the name is right");
     }
     net.ping("10.77.0.2");
     // Where nothing is sent, the next packet finds out. A van that has just begun has sent none.
@@ -90,7 +91,10 @@ fn a_name_that_moves_is_followed_behind_a_nat() {
         succeed(&mut net.van.command("ping", ["-c", "1", "-i", "0.2", "-w", "30", "10.77.0.2"]));
         let took = monotonic() - right;
         println!("{new}: after a pause the first answer comes {:.1} s later", took.as_secs_f64());
-        assert!(took < BACK, "{new}: the first answer comes {took:?} after the name is right");
+        assert!(
+            took < BACK + starved.excuses(),
+            "{new}: the first answer comes {took:?} after the name is right"
+        );
         net.wait_for("l1", "at its new address", leads_to(new));
     }
 }
@@ -114,10 +118,10 @@ fn one_name_is_bad(office: &str) {
     let _office = Daemon::start(&net.office, &net.office_file(""));
     let paths = path_to(office, "l1", "") + &named("l2", "");
     let file = net.van_file("", OFFICE, &paths);
-    let since = monotonic();
+    let (starved, since) = (Starved::new(), monotonic());
     let mut van = Daemon::start(&net.van, &file);
     let took = monotonic() - since;
-    assert!(took < AT_ONCE, "it is ready after {took:?}");
+    assert!(took < AT_ONCE + starved.excuses(), "it is ready after {took:?}");
     net.wait_up(&["l1"]);
     net.wait_why("l2", "\"office.test\" has no address: no answer from the server 10.0.1.1");
     // A reload that brings another such name takes nothing from what goes on.
@@ -128,7 +132,7 @@ fn one_name_is_bad(office: &str) {
     net.wait_why("l5", "\"nobody.test\" has no address: ");
     pause(Duration::from_secs(1));
     let answers = pings.end();
-    assert!(answers.missing == 0 && answers.longest < AT_ONCE, "{answers:?}");
+    assert!(answers.missing == 0 && answers.longest < AT_ONCE + starved.excuses(), "{answers:?}");
     // It is not waited for by those who add others, nor at the end.
     succeed(&mut net.van.nawa(["path", "add", "office", "l3", "--remote", &format!("{office}:51900")]));
     succeed(&mut net.van.nawa(["path", "add", "office", "l4", "--remote", "elsewhere.test:51900"]));
@@ -141,7 +145,7 @@ fn one_name_is_bad(office: &str) {
     van.signal(Signal::TERM);
     assert_eq!(van.wait(), Some(0));
     let took = monotonic() - since;
-    assert!(took < AT_ONCE, "it ends after {took:?}");
+    assert!(took < AT_ONCE + starved.excuses(), "it ends after {took:?}");
     assert!(!net.van.has_interface("nawa0"));
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::rtnl::{self, Rtnl};
-use common::traffic::{Pings, stream};
+use common::traffic::{Pings, Starved, stream};
 use common::uplinks::{FAMILIES, Uplinks, limit, nft, path_to, shell, wait_for_path};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, skip, succeed};
 use device::monotonic;
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 /// A path is up again within a second of its route being there, and what goes over another stops for no longer than that; on a machine
-/// that is busy with other things:
+/// that is busy with other things, and beyond what it lets threads wait for:
 const BACK: Duration = Duration::from_secs(3);
 const GAP: Duration = Duration::from_secs(2);
 /// With a keepalive of two seconds, a peer that has forgotten all hears of this end within this.
@@ -139,7 +139,7 @@ fn stands_still(office: &str) {
         shell(&net.van, "tc qdisc del dev wan1 root");
         net.wait_up(&["l1", "l2"]);
     };
-    let pings = Pings::start(&net.van, "10.77.0.2");
+    let (starved, pings) = (Starved::new(), Pings::start(&net.van, "10.77.0.2"));
     stop();
     let large = "ping -c 100 -i 0.05 -s 1000 -W 20 10.77.0.2";
     assert!(shell(&net.van, large).contains(" 100 received"));
@@ -150,12 +150,13 @@ fn stands_still(office: &str) {
         stop();
         is_silent();
         let took = progress();
-        assert!(took < BACK, "{office}: 400 kB take {took:?} over the other link");
+        let limit = BACK + starved.excuses();
+        assert!(took < limit, "{office}: 400 kB take {took:?} over the other link");
         go_on();
     });
     let longest = pings.end().longest;
     println!("{office}: {longest:.2?} without an answer");
-    assert!(longest < GAP, "{office}: {longest:?} without an answer");
+    assert!(longest < GAP + starved.excuses(), "{office}: {longest:?} without an answer");
 }
 
 /// Where the van's packets come from after a while, and where answers to it lead, for the office.
@@ -243,7 +244,7 @@ fn replugged(office: &str) {
     let [_office, van] = net.start("", OFFICE, &paths);
     net.wait_up(&["l1", "l2"]);
     // What is used is noticed to be silent.
-    let pings = Pings::start(&net.van, "10.77.0.2");
+    let (starved, pings) = (Starved::new(), Pings::start(&net.van, "10.77.0.2"));
     let run = |line: &str| match line.strip_prefix("core: ") {
         Some(line) => drop(shell(&net.core, line)),
         None if line == "CABLE" => {
@@ -290,7 +291,8 @@ fn replugged(office: &str) {
                 "{office}: {broken}: {} ({}), up {took:.2?} after its route",
                 away["state"], away["why"]
             );
-            assert!(took < BACK, "{office}: {broken}: up {took:?} after its route");
+            let limit = BACK + starved.excuses();
+            assert!(took < limit, "{office}: {broken}: up {took:?} after its route");
             assert_eq!(ids(&net.van), first);
             net.wait_for("l1", "up", |path| path["state"] == "up");
         }
@@ -298,7 +300,7 @@ fn replugged(office: &str) {
     }
     let longest = pings.end().longest;
     println!("{office}: {longest:.2?} without an answer");
-    assert!(longest < GAP, "{office}: {longest:?} without an answer");
+    assert!(longest < GAP + starved.excuses(), "{office}: {longest:?} without an answer");
     // Names change places.
     let _used = Pings::start(&net.van, "10.77.0.2");
     shell(
@@ -321,5 +323,7 @@ fn replugged(office: &str) {
     net.wait_up(&["l1", "l2"]);
     assert_eq!((ids(&net.van), ids(&net.office).len()), (first, 2));
     println!("{office}: {sizes:?} kB");
-    assert!(sizes[3] < sizes[0] + 2048, "{sizes:?} kB");
+    // The allocator may take more in any one round; what leaks does so in each.
+    let grows = |two: &[u64]| two[1] > two[0] + 2048 / 3;
+    assert!(!sizes.windows(2).all(grows), "{sizes:?} kB");
 }

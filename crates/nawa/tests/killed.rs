@@ -11,15 +11,11 @@ mod common;
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::traffic::answered;
+use common::traffic::{Starved, answered};
 use common::uplinks::{Uplinks, path, shell};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, pause, stdout};
-use device::{Poller, monotonic};
 use rustix::process::Signal;
 
 /// From one ping to the next: a gap is no shorter.
@@ -30,9 +26,7 @@ const BEFORE: Duration = Duration::from_millis(300);
 /// What the others' traffic may be without an answer, beyond what the machine lets its threads wait for.
 const LONGEST_MS: f64 = 50.0;
 /// What a strand does to the others it does each time; what else the machine is busy with passes.
-const TRIES: usize = 3;
-/// Threads that a ping and its answer wake one after the other: two of each daemon's, both ways.
-const TURNS: f64 = 8.0;
+const TRIES: usize = 6;
 
 /// What goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,34 +174,6 @@ impl Net {
     }
 }
 
-/// How long the machine lets a thread wait that does nothing but sleep, until it is asked: ms, at most.
-struct Starved {
-    end: Arc<AtomicBool>,
-    thread: JoinHandle<f64>,
-}
-
-impl Starved {
-    fn begin() -> Starved {
-        let end = Arc::new(AtomicBool::new(false));
-        let over = end.clone();
-        let watch = move || {
-            let (mut longest, mut poller) = (Duration::ZERO, Poller::new().expect("a poller"));
-            while !over.load(Ordering::Relaxed) {
-                let asleep = monotonic();
-                poller.wait(Some(Duration::from_millis(5))).expect("waiting").for_each(drop);
-                longest = longest.max(monotonic() - asleep);
-            }
-            longest.as_secs_f64() * 1e3
-        };
-        Starved { end, thread: std::thread::spawn(watch) }
-    }
-
-    fn end(self) -> f64 {
-        self.end.store(true, Ordering::Relaxed);
-        self.thread.join().expect("it sleeps")
-    }
-}
-
 /// The longest time without an answer, ms.
 fn gap(ping: Child) -> f64 {
     let said = stdout(&ping.wait_with_output().expect("ping ends"));
@@ -238,20 +204,22 @@ fn a_strand_that_is_killed_takes_no_other_down() {
                 .filter(|(other, _)| *other != strand)
                 .map(|(other, to)| (other, net.ping(to)))
                 .collect();
-            let starved = Starved::begin();
+            let starved = Starved::new();
             pause(BEFORE);
             if kill != "nothing" {
                 net.act(&daemon, kill);
             }
             let gaps: Vec<_> = pings.into_iter().map(|(other, ping)| (other, gap(ping))).collect();
-            let starved = starved.end();
+            let (starved, excused) = (starved.longest(), starved.excuses());
             net.act(&daemon, mend);
             let of = |wanted| {
                 let found = gaps.iter().find(|(other, _)| *other == wanted);
                 found.map_or("-".to_owned(), |(_, gap)| format!("{gap:.0}"))
             };
-            println!("  {:>9}  {:>9}  {starved:>10.0}  {kill}", of(Strand::Tunnel), of(Strand::Coding));
-            let longest = gaps.iter().map(|(_, gap)| gap - TURNS * starved).fold(0.0, f64::max);
+            let starved = starved.as_millis();
+            println!("  {:>9}  {:>9}  {starved:>10}  {kill}", of(Strand::Tunnel), of(Strand::Coding));
+            let excused = excused.as_secs_f64() * 1e3;
+            let longest = gaps.iter().map(|(_, gap)| gap - excused).fold(0.0, f64::max);
             least = least.min(longest);
             if least <= LONGEST_MS {
                 break;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -115,6 +116,67 @@ impl Drop for Pings {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// How long the machine lets a thread wait that does nothing but sleep.
+pub struct Starved {
+    sleep: Arc<Sleep>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Of that thread: the longest time so far, since when it sleeps, both in ns, and whether it is over.
+#[derive(Default)]
+struct Sleep {
+    longest: AtomicU64,
+    since: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Sleep {
+    /// Counts the present one.
+    fn count(&self) -> u64 {
+        let present = (monotonic().as_nanos() as u64).saturating_sub(self.since.load(Relaxed));
+        self.longest.fetch_max(present, Relaxed).max(present)
+    }
+}
+
+impl Starved {
+    /// Threads that a ping and its answer wake one after the other: two of each daemon's, both ways.
+    const TURNS: u32 = 8;
+
+    /// From now on until it is dropped.
+    pub fn new() -> Starved {
+        let begins = |sleep: &Sleep| sleep.since.store(monotonic().as_nanos() as u64, Relaxed);
+        let sleep = Arc::new(Sleep::default());
+        begins(&sleep);
+        let sleeps = sleep.clone();
+        let watch = move || {
+            let mut poller = device::Poller::new().expect("a poller");
+            while !sleeps.over.load(Relaxed) {
+                poller.wait(Some(Duration::from_millis(5))).expect("waiting").for_each(drop);
+                sleeps.count();
+                begins(&sleeps);
+            }
+        };
+        Starved { sleep, thread: Some(std::thread::spawn(watch)) }
+    }
+
+    /// The longest time until now.
+    pub fn longest(&self) -> Duration {
+        Duration::from_nanos(self.sleep.count())
+    }
+
+    /// How much longer a ping's answer may have taken until now for that alone.
+    pub fn excuses(&self) -> Duration {
+        Self::TURNS * self.longest()
+    }
+}
+
+impl Drop for Starved {
+    fn drop(&mut self) {
+        self.sleep.over.store(true, Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
