@@ -203,9 +203,16 @@ fn flood(office: Office) {
             let answers = succeed(&mut office.host.command("ping", ping));
             assert!(answers.contains(" 20 received"), "{answers}");
         }
-        let beside = office.megabyte(1);
-        println!("a megabyte takes {alone:.2?}, beside a flood {beside:.2?}");
-        assert!(alone.as_secs_f64() >= SHARE * beside.as_secs_f64(), "{alone:?} alone, {beside:?} beside it");
+        // What else the machine is busy with passes, the flood does not.
+        let keeps_its_rate = |_| {
+            let beside = office.megabyte(1);
+            println!("a megabyte takes {alone:.2?}, beside a flood {beside:.2?}");
+            alone.as_secs_f64() >= SHARE * beside.as_secs_f64()
+        };
+        assert!(
+            (0..3).any(keeps_its_rate),
+            "{alone:?} alone, and more beside a flood in each of three tries"
+        );
     });
 }
 
