@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::hub::{Net, inner, place};
 use common::traffic::Stop;
-use common::{Daemon, eventually, namespaces_or_skip, pause};
+use common::{Daemon, PATIENCE, namespaces_or_skip, pause, within};
 use device::poller::{Interest, boottime};
 use device::{Poller, monotonic};
 use tunnel::endpoint::Arrival;
@@ -240,7 +240,7 @@ impl Hub {
     /// How long after its start all were up, in seconds.
     fn await_all(&self) -> f64 {
         let count = self.net.keys.len();
-        eventually("all are up", || (self.net.up() == count).then_some(()));
+        within(4 * PATIENCE, "all are up", || (self.net.up() == count).then_some(()));
         (monotonic() - self.started).as_secs_f64()
     }
 

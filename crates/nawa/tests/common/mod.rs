@@ -249,8 +249,14 @@ impl Drop for Daemon {
 
 /// What `look` finds, as soon as it finds it.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = device::monotonic() + PATIENCE;
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, what, look)
+}
+
+/// The same, where it takes longer than other things do.
+#[track_caller]
+pub fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = device::monotonic() + limit;
     let mut poller = device::Poller::new().expect("a poller");
     loop {
         if let Some(found) = look() {
