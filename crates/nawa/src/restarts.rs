@@ -143,6 +143,25 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_is_hurried_and_has_failed_as_often_as_before() {
+        let mut restarts = Restarts::default();
+        for strand in [Strand::Tunnel, Strand::Relay, Strand::Bicast] {
+            restarts.handle_failure(S, strand, "gone".into());
+        }
+        restarts.handle_start(2 * S, &Strand::Relay);
+        restarts.handle_start(2 * S, &Strand::Bicast);
+        restarts.handle_failure(2 * S, Strand::Bicast, "gone".into());
+        assert_eq!(restarts.due(S), []);
+        restarts.hurry();
+        assert_eq!(restarts.due(S), [Strand::Tunnel, Strand::Bicast], "what runs is left alone");
+        assert_eq!(restarts.status(S)[0]["starts_again_in_s"], 0.0);
+        restarts.handle_failure(3 * S, Strand::Bicast, "gone".into());
+        assert_eq!(restarts.poll_timeout(), Some(Duration::ZERO));
+        restarts.handle_start(3 * S, &Strand::Tunnel);
+        assert_eq!(restarts.poll_timeout(), Some(7 * S), "the third wait of one is the longer");
+    }
+
+    #[test]
     fn strands_fail_by_themselves() {
         let mut restarts = Restarts::default();
         restarts.handle_failure(S, Strand::Flood("wlan0".into()), "gone".into());
