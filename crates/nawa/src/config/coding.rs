@@ -10,6 +10,8 @@ use super::{document, value};
 
 /// How long a packet waits for a partner at most, if that is not written: the paper's best.
 const WAIT: Duration = Duration::from_millis(10);
+/// The monitor that the daemon makes, as if none were written.
+const AUTO: &str = "auto";
 
 /// Checks every section by itself, then that no two share an interface.
 pub fn all(source: &mut Source, written: Vec<document::Coding>) -> Vec<Settings> {
@@ -35,7 +37,7 @@ fn one(source: &mut Source, written: document::Coding) -> Option<Settings> {
         Some(text) => source.expect(text.span(), value::wait(text.get_ref())),
         None => Some(WAIT),
     };
-    let monitor = match &written.monitor {
+    let monitor = match written.monitor.as_ref().filter(|text| *text.get_ref() != AUTO) {
         Some(text) => Some(source.expect(text.span(), value::interface(text.get_ref()))?),
         None => None,
     };

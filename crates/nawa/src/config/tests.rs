@@ -792,3 +792,10 @@ fn metrics_and_tls_do_not_share_a_port() {
         "nawa.toml:8:10: [relay] has this port for `tls`; give the metrics another",
     );
 }
+
+#[test]
+fn an_auto_monitor_is_none_that_has_a_name() {
+    let text = "[[coding]]\ninterface = 'mesh0'\nmaster = 'nc0'\naddresses = []\nmonitor = 'auto'\n";
+    let settings = read(folder().path(), text).expect("a good file");
+    assert_eq!(settings.codings[0].monitor, None);
+}
