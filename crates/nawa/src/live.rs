@@ -42,13 +42,10 @@ impl Live {
     pub fn answer(&self, request: Request) -> Answer {
         Answer::Line(match request {
             Request::Status => self.status(),
-            Request::Capture(wanted) => {
-                let captures = lock(&self.status).clone().capture(wanted);
-                match captures {
-                    Ok((interface, packets)) => return Answer::Packets(interface, packets),
-                    Err(why) => json!({"error": why}),
-                }
-            }
+            Request::Capture(wanted) => match self.asks().capture(wanted) {
+                Ok((interface, packets)) => return Answer::Packets(interface, packets),
+                Err(why) => json!({"error": why}),
+            },
             Request::Stop => {
                 // If nobody listens, the daemon is on its way out already.
                 let _ = self.events.send(Event::Stop);
@@ -62,14 +59,18 @@ impl Live {
         })
     }
 
+    /// What asks for the state, unlocked: a strand that hangs holds up nobody but who asks it.
+    fn asks(&self) -> Status {
+        lock(&self.status).clone()
+    }
+
     /// The whole state.
     pub fn status(&self) -> Value {
-        let now = || lock(&self.status).clone().now();
-        let mut state = now();
+        let mut state = self.asks().now();
         if !state["error"].is_null() {
             // A change that is under way may have stopped a strand; what runs is known at its end.
             drop(lock(&self.strands));
-            state = now();
+            state = self.asks().now();
         }
         state["log"] = logging::place().into();
         let refused = lock(&self.refused).clone();
@@ -166,4 +167,36 @@ impl Live {
 /// A change that panicked left strands that are whole: they are replaced one at a time.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use device::poller::{Interest, Poller};
+    use device::worker::watch;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_strand_that_hangs_holds_nobody_up() {
+        let (relay, inbox) = watch().expect("descriptors");
+        let live = Live {
+            strands: Mutex::new(None),
+            status: Mutex::new(Status::of_relay(relay)),
+            refused: Mutex::default(),
+            events: std::sync::mpsc::channel().0,
+        };
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| live.status());
+            let mut asked = Poller::new().expect("a descriptor");
+            asked.add(&inbox.waker, 0, Interest::Read).expect("it can be waited for");
+            asked.wait(None).expect("it is asked").for_each(drop);
+            let is_free = live.status.try_lock().is_ok();
+            // It ends, and so does the wait.
+            drop(inbox);
+            assert!(asking.join().expect("no panic")["error"].is_string());
+            assert!(is_free);
+        });
+    }
 }

@@ -94,7 +94,7 @@ struct RunningRelay {
 }
 
 /// What `nawa status` asks.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Status {
     restarts: Restarts,
     tunnel: Option<(String, TunnelWatch)>,
@@ -592,6 +592,14 @@ impl Status {
         let (interface, tunnel) = self.tunnel.as_ref().ok_or(none)?;
         let capture = daemon::capture(tunnel, wanted)?;
         Ok((interface.clone(), capture))
+    }
+}
+
+#[cfg(test)]
+impl Status {
+    /// Of a relay alone.
+    pub fn of_relay(watch: Watch<RelayStatus, Vec<PublicKey>>) -> Status {
+        Status { relay: Some(watch), ..Status::default() }
     }
 }
 
