@@ -2,11 +2,12 @@
 
 use std::io;
 use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process};
+use rustix::process::{Pid, Signal, set_parent_process_death_signal, setpriority_process};
 use rustix::thread::set_current_timer_slack;
 
 /// Makes the child that `command` starts die (SIGKILL) with the **thread** that starts it.
@@ -55,6 +56,20 @@ fn round_robin(priority: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The user at the other end of a Unix socket, and the process: `None` for one in a pid namespace that this one does not see, which
+/// rustix's `UCred` cannot say.
+pub fn peer(socket: impl AsFd) -> io::Result<(u32, Option<Pid>)> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let (mut length, socket) = (size_of_val(&peer) as libc::socklen_t, socket.as_fd().as_raw_fd());
+    // SAFETY: the kernel writes at most `length` bytes to `peer`, which is that long, may hold any bytes and outlives the call, and
+    // the number of those that it wrote to `length`.
+    let result = unsafe {
+        let peer = (&raw mut peer).cast();
+        libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, peer, &raw mut length)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok((peer.uid, Pid::from_raw(peer.pid))) }
+}
+
 /// What became of a thread's work: a sentence if it failed, also by a panic. Nothing that `work` owns is looked at after one.
 pub fn outcome(work: impl FnOnce() -> std::io::Result<()>) -> Result<(), String> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
@@ -70,6 +85,12 @@ pub fn outcome(work: impl FnOnce() -> std::io::Result<()>) -> Result<(), String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_other_end_is_known() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(peer(one).unwrap(), (rustix::process::getuid().as_raw(), Some(rustix::process::getpid())));
+    }
 
     #[test]
     fn a_child_still_runs_and_reports() {

@@ -17,7 +17,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
@@ -89,7 +88,7 @@ pub(crate) fn address(interface: &str) -> io::Result<SocketAddrUnix> {
 
 /// Whether the other end is root's. Anybody may take a name.
 pub(crate) fn is_roots(socket: &OwnedFd) -> bool {
-    socket_peercred(socket).is_ok_and(|peer| peer.uid.is_root())
+    device::process::peer(socket).is_ok_and(|(uid, _)| uid == 0)
 }
 
 pub(crate) fn open() -> io::Result<OwnedFd> {

@@ -486,3 +486,20 @@ fn two_ends_and_a_relay() {
     let table = succeed(&mut van.nawa([]));
     assert!(table.contains("office") && table.contains("relayed"), "{table}");
 }
+
+#[test]
+fn root_of_another_pid_namespace_is_answered() {
+    let Some(_alone) = namespaces_or_skip("root_of_another_pid_namespace_is_answered") else { return };
+    let (_node, file) = lonely();
+    let namespace = Namespace::new();
+    let daemon = Daemon::start(&namespace, &file);
+    let apart = |command| {
+        let arguments = ["--fork", "--pid", "--mount-proc", env!("CARGO_BIN_EXE_nawa"), command];
+        namespace.command("unshare", arguments)
+    };
+    succeed(&mut apart("status"));
+    let again = stderr(&output(apart("up").arg(&file)));
+    assert!(again.contains("already up (a process outside this pid namespace)"), "{again}");
+    succeed(&mut apart("down"));
+    assert_eq!(daemon.wait(), Some(0));
+}

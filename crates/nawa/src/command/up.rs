@@ -11,9 +11,9 @@ use crate::failure::Failure;
 /// Starts `nawa run` in the background, which logs at `level`; returns when it is ready.
 pub fn run(file: &Path, level: Option<&str>) -> Result<(), Failure> {
     if let Some(daemon) = Daemon::find()? {
-        let pid = daemon.pid();
+        let who = daemon.who();
         return Err(Failure::failed(format!(
-            "already up (process {pid}); see `nawa status`, or stop it with `nawa down`"
+            "already up ({who}); see `nawa status`, or stop it with `nawa down`"
         )));
     }
     let mut child =

@@ -5,7 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
@@ -15,11 +14,15 @@ use crate::failure::Failure;
 /// A daemon that does not say how it is within this time, nor that it stops, is stopped itself (SIGSTOP) or stuck. Longer than it
 /// waits for its own threads.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How often it is looked whether a name is free, and how long it is not.
+const LOOKS: usize = 100;
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// A connection to the daemon of this network namespace.
 pub struct Daemon {
     stream: BufReader<UnixStream>,
-    pid: i32,
+    /// Where this process's pid namespace sees it.
+    pid: Option<Pid>,
 }
 
 impl Daemon {
@@ -43,22 +46,26 @@ impl Daemon {
                 return Err(Failure::failed(format!("cannot reach the control socket @nawa: {error}")));
             }
         };
-        let holder = socket_peercred(&stream).map_err(|error| {
+        let (uid, pid) = device::process::peer(&stream).map_err(|error| {
             Failure::failed(format!("cannot tell who holds the control socket @nawa: {error}"))
         })?;
-        if holder.uid.as_raw() != ROOT {
-            let (pid, uid) = (holder.pid.as_raw_nonzero(), holder.uid.as_raw());
-            let what = format!(
-                "process {pid} of user {uid} holds the control socket @nawa and is no daemon; end it"
-            );
+        let daemon = Daemon { stream: BufReader::new(stream), pid };
+        if uid != ROOT {
+            let who = daemon.who();
+            let what = format!("{who} of user {uid} holds the control socket @nawa and is no daemon; end it");
             return Err(Failure::failed(what));
         }
-        Ok(Some(Daemon { stream: BufReader::new(stream), pid: holder.pid.as_raw_nonzero().get() }))
+        Ok(Some(daemon))
     }
 
     /// The daemon's process.
-    pub fn pid(&self) -> i32 {
-        self.pid
+    pub fn who(&self) -> String {
+        self.pid.map_or("a process outside this pid namespace".into(), |pid| format!("process {pid}"))
+    }
+
+    /// Its number, for advice.
+    fn pid(&self) -> String {
+        self.pid.map_or("PID".into(), |pid| pid.to_string())
     }
 
     /// Asks, and returns the answer.
@@ -66,20 +73,19 @@ impl Daemon {
     /// # Errors
     /// Failed if the daemon refuses or goes away; its refusal is the sentence.
     pub fn ask(&mut self, request: Request) -> Result<Value, Failure> {
-        let pid = self.pid;
+        let (who, pid) = (self.who(), self.pid());
         let line = self.exchange(request).map_err(|error| {
             Failure::failed(match error.kind() {
                 ErrorKind::WouldBlock => format!(
-                    "the daemon (process {pid}) has not answered for {} s: it is stopped or stuck; \
+                    "the daemon ({who}) has not answered for {} s: it is stopped or stuck; \
                      `kill -CONT {pid}` lets it go on, or else `kill -KILL {pid}` ends it and `nawa down` clears up",
                     PATIENCE.as_secs()
                 ),
-                _ => format!("the daemon (process {pid}) went away while asked: {error}; try again"),
+                _ => format!("the daemon ({who}) went away while asked: {error}; try again"),
             })
         })?;
-        let answer: Value = serde_json::from_str(&line).map_err(|error| {
-            Failure::failed(format!("the daemon (process {}) answers no JSON: {error}", self.pid))
-        })?;
+        let answer: Value = serde_json::from_str(&line)
+            .map_err(|error| Failure::failed(format!("the daemon ({who}) answers no JSON: {error}")))?;
         match answer.get("error").and_then(Value::as_str) {
             Some(refusal) => Err(Failure::failed(refusal)),
             None => Ok(answer),
@@ -111,14 +117,17 @@ impl Daemon {
     /// and may close the control socket a moment later, which a `nawa up` would take for a daemon. False if that takes longer than
     /// `longest`.
     pub fn wait_until_gone(mut self, longest: Option<Duration>) -> bool {
-        let pid = Pid::from_raw(self.pid);
-        let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let process = self.pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // A reset says the same as an end.
         let _ = self.stream.get_ref().set_read_timeout(longest);
         let _ = self.stream.read_to_end(&mut Vec::new());
         let longest = longest.and_then(|time| Timespec::try_from(time).ok());
-        process.is_none_or(|process| {
-            poll(&mut [PollFd::new(&process, PollFlags::IN)], longest.as_ref()).is_ok_and(|ready| ready > 0)
-        })
+        let wait = |on: &mut [PollFd], time: Option<&Timespec>| poll(on, time).is_ok_and(|ready| ready > 0);
+        match process {
+            Some(process) => process
+                .is_none_or(|process| wait(&mut [PollFd::new(&process, PollFlags::IN)], longest.as_ref())),
+            // What cannot be waited for holds a name.
+            None => (0..LOOKS).any(|_| matches!(Daemon::find(), Ok(None)) || wait(&mut [], Some(&LOOK))),
+        }
     }
 }

@@ -5,7 +5,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
 
-use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 
 use super::client::Daemon;
@@ -60,7 +59,7 @@ impl Server {
 
 /// Whoever is not root gets a sentence, and nothing is kept for him.
 fn allowed(mut stream: UnixStream) -> Option<UnixStream> {
-    if socket_peercred(&stream).is_ok_and(|peer| peer.uid.as_raw() == ROOT) {
+    if device::process::peer(&stream).is_ok_and(|(uid, _)| uid == ROOT) {
         return Some(stream);
     }
     let refusal = json!({"error": "only root may talk to the daemon; use sudo"});
@@ -71,7 +70,7 @@ fn allowed(mut stream: UnixStream) -> Option<UnixStream> {
 
 fn already_running() -> Failure {
     let who = match Daemon::find() {
-        Ok(Some(daemon)) => format!(" (process {})", daemon.pid()),
+        Ok(Some(daemon)) => format!(" ({})", daemon.who()),
         Ok(None) => String::new(),
         Err(failure) => return failure,
     };

@@ -89,11 +89,11 @@ pub fn run(capture: &Capture) -> Result<(), Failure> {
     let signals = Signals::new().map_err(|error| Failure::failed(format!("cannot wait: {error}")))?;
     let due = capture.duration.map(|duration| monotonic() + duration);
     let ending = Rc::new(Ending { signals, due, since: Cell::new(None) });
-    let pid = daemon.pid();
+    let who = daemon.who();
     let (stream, come) = daemon.into_stream();
     let begun = File::new(Box::new(Out { out, ending: Rc::clone(&ending) }), &interface);
     let written = begun.and_then(|mut file| {
-        let end = write(&mut file, capture.count, &ending, (&stream, come, pid))?;
+        let end = write(&mut file, capture.count, &ending, (&stream, come, &who))?;
         let total = file.end()?;
         Ok((end, total))
     });
@@ -195,7 +195,7 @@ fn write(
     file: &mut File,
     count: Option<u64>,
     ending: &Ending,
-    (stream, mut come, pid): (&UnixStream, Vec<u8>, i32),
+    (stream, mut come, who): (&UnixStream, Vec<u8>, &str),
 ) -> io::Result<End> {
     let mut poller = Poller::new()?;
     poller.add(&ending.signals, 0, Interest::Read)?;
@@ -211,9 +211,7 @@ fn write(
                 Ok(Line::Missed { missed }) => file.miss(missed),
                 Ok(Line::Error { error }) => return Ok(End::Gone(error)),
                 Err(error) => {
-                    return Ok(End::Gone(format!(
-                        "the daemon (process {pid}) is of another version: {error}"
-                    )));
+                    return Ok(End::Gone(format!("the daemon ({who}) is of another version: {error}")));
                 }
             }
             if count.is_some_and(|count| file.packets() >= count) {
@@ -221,16 +219,16 @@ fn write(
             }
         }
         if come.len() > LONGEST {
-            return Ok(End::Gone(format!("the daemon (process {pid}) writes no lines")));
+            return Ok(End::Gone(format!("the daemon ({who}) writes no lines")));
         }
         match stream.read(&mut buffer) {
-            Ok(0) => return Ok(End::Gone(format!("the daemon (process {pid}) went away"))),
+            Ok(0) => return Ok(End::Gone(format!("the daemon ({who}) went away"))),
             Ok(length) => come.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 file.flush()?;
                 poller.wait(ending.rest())?.for_each(drop);
             }
-            Err(error) => return Ok(End::Gone(format!("the daemon (process {pid}) went away: {error}"))),
+            Err(error) => return Ok(End::Gone(format!("the daemon ({who}) went away: {error}"))),
         }
     }
     Ok(End::Told)
