@@ -32,9 +32,7 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     let live = Arc::new(Live::start(settings, sender)?);
     let followed = changes.and_then(|changes| follow_interfaces(changes, Arc::clone(&live)));
     if let Err(error) = followed {
-        tracing::warn!(
-            "the daemon hears of no interfaces that come and go: {error}; floods do not follow theirs"
-        );
+        warn_deaf(&error.to_string());
     }
     let answers = answer(control, metrics, &live);
     if answers.is_ok() {
@@ -99,11 +97,18 @@ fn follow_interfaces(changes: Changes, live: Arc<Live>) -> io::Result<()> {
         }
     };
     let report = move || {
-        if let Err(error) = follow() {
-            tracing::warn!("the daemon hears of interfaces no more: {error}; floods do not follow theirs");
+        if let Err(why) = device::process::outcome(follow) {
+            warn_deaf(&why);
         }
     };
     thread::Builder::new().name("interfaces".into()).spawn(report).map(drop)
+}
+
+fn warn_deaf(why: &str) {
+    tracing::warn!(
+        "the daemon does not hear of interfaces and rules: {why}; floods do not follow their interfaces, and rules that hold \
+         the default route's packets back stay away once they are gone; restart it"
+    );
 }
 
 /// Returns when it is time to stop.
