@@ -171,7 +171,7 @@ impl Node {
         };
         let waits = json!({
             "interface": flood.interface, "id": flood.rules.id, "wire": flood.rules.format.wire() as u8,
-            "mode": flood.mode.name(), "relay": null, "waits": why,
+            "mode": flood.mode.name(), "relay": null, "waits": why, "hangs": watch.is_some(),
         });
         View { watch, waits }
     }

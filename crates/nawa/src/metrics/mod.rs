@@ -107,10 +107,11 @@ fn left(deadline: Duration) -> Option<Duration> {
 
 /// Healthy is a daemon whose strands run and answer. A peer that is down is the network's state, and no restart mends it.
 fn health(state: &Value) -> (&'static str, &'static str, String) {
-    let failed = state["failed"].as_array().into_iter().flatten().filter(|one| one["up"] == false);
-    let failed = failed.filter_map(|one| one["why"].as_str());
-    let amiss: String =
-        state["error"].as_str().into_iter().chain(failed).map(|why| format!("{why}\n")).collect();
+    let each = |key: &str| state[key].as_array().into_iter().flatten();
+    let failed = each("failed").filter(|one| one["up"] == false).map(|one| &one["why"]);
+    let hang = each("flood").filter(|one| one["hangs"] == true).map(|one| &one["waits"]);
+    let whys = [&state["error"]].into_iter().chain(failed).chain(hang).filter_map(Value::as_str);
+    let amiss: String = whys.map(|why| format!("{why}\n")).collect();
     match amiss.is_empty() {
         true => ("200 OK", TEXT, "ok\n".to_owned()),
         false => (UNAVAILABLE, TEXT, amiss),
@@ -181,5 +182,15 @@ mod tests {
         let mut said = String::new();
         caller.read_to_string(&mut said).expect("it is answered");
         assert!(said.starts_with("HTTP/1.1 503 ") && said.ends_with("it hangs\n"), "{said}");
+    }
+
+    #[test]
+    fn a_flood_that_hangs_is_not_healthy() {
+        let health = |hangs: bool| {
+            let flood = json!({"interface": "wlan0", "relay": null, "waits": "for it", "hangs": hangs});
+            health(&json!({"flood": [flood]}))
+        };
+        assert_eq!(health(true), (UNAVAILABLE, TEXT, "for it\n".to_owned()));
+        assert_eq!(health(false).0, "200 OK");
     }
 }
