@@ -2,84 +2,48 @@
 
 use std::sync::mpsc::Sender;
 
-use bicast::daemon::{self, Config, Interface, Part, Running, Status, View};
+use bicast::daemon::{self, Config, Interface, Part, Running, Status};
 use bicast::kernel::Known;
 use serde_json::{Value, json};
 
 use crate::config::mode_name;
-use crate::event::{Event, ended};
-use crate::restarts::Strand;
+use crate::event::Event;
+use crate::restarts::{Strand, Unable};
+use crate::strands::kept::{Ended, Kept};
 
 /// The copies that a file asks for.
-pub struct Copies {
-    config: Config,
-    /// `None` while they wait to be started again.
-    running: Option<Running>,
+pub type Copies = Kept<Config, Running>;
+
+/// Makes `now` what `config` asks for. What is known of associations stays.
+///
+/// # Errors
+/// One sentence.
+pub fn reconfigure(
+    now: &mut Option<Copies>,
+    config: Option<Config>,
+    events: &Sender<Event>,
+) -> Result<(), String> {
+    match (config, &mut *now) {
+        (None, _) => *now = None,
+        (Some(config), Some(copies)) => copies.change(config, change)?,
+        (Some(config), None) => {
+            *now = Some(Kept::new(Strand::Bicast, config).start(Unable::Refuses, events, start)?);
+        }
+    }
+    Ok(())
 }
 
-impl Copies {
-    /// Starts what `config` asks for.
-    ///
-    /// # Errors
-    /// One sentence.
-    pub fn start(config: Config, events: &Sender<Event>) -> Result<Copies, String> {
-        let running = Some(start(config.clone(), events)?);
-        Ok(Copies { config, running })
-    }
-
-    /// Makes `now` what `config` asks for. What is known of associations stays.
-    ///
-    /// # Errors
-    /// One sentence.
-    pub fn reconfigure(
-        now: &mut Option<Copies>,
-        config: Option<Config>,
-        events: &Sender<Event>,
-    ) -> Result<(), String> {
-        match (config, &mut *now) {
-            (None, _) => *now = None,
-            (Some(config), Some(copies)) => {
-                if let Some(running) = &copies.running {
-                    running.watch().change(config.clone()).map_err(|error| format!("[bicast]: {error}"))?;
-                }
-                copies.config = config;
-            }
-            (Some(config), None) => *now = Some(Copies::start(config, events)?),
-        }
-        Ok(())
-    }
-
-    /// What they are to do.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// They have ended by themselves.
-    pub fn stop(&mut self) {
-        self.running = None;
-    }
-
-    /// Starts them, if they wait.
-    ///
-    /// # Errors
-    /// One sentence; then they wait.
-    pub fn restart(&mut self, events: &Sender<Event>) -> Result<(), String> {
-        if self.running.is_none() {
-            self.running = Some(start(self.config.clone(), events)?);
-        }
-        Ok(())
-    }
-
-    /// What asks for their state, while they run.
-    pub fn view(&self) -> Option<View> {
-        Some(self.running.as_ref()?.watch().clone())
-    }
+fn change(running: &Running, config: &Config) -> Result<(), String> {
+    running.watch().change(config.clone()).map_err(|error| format!("[bicast]: {error}"))
 }
 
-fn start(config: Config, events: &Sender<Event>) -> Result<Running, String> {
+/// Starts what `config` asks for.
+///
+/// # Errors
+/// One sentence.
+pub fn start(config: &Config, ended: Ended) -> Result<Running, String> {
     let mode = mode_name(config.settings.mode);
-    let running =
-        daemon::start(config, ended(events, Strand::Bicast)).map_err(|error| format!("[bicast]: {error}"))?;
+    let running = daemon::start(config.clone(), ended).map_err(|error| format!("[bicast]: {error}"))?;
     tracing::info!(mode, "bicast runs");
     Ok(running)
 }

@@ -1,7 +1,5 @@
 //! What happens to the running daemon, by whatever thread.
 
-use std::sync::mpsc::Sender;
-
 use crate::restarts::Strand;
 
 /// What the daemon waits for.
@@ -16,13 +14,4 @@ pub enum Event {
     Failed(Strand, String),
     /// The daemon cannot go on; the sentence says why.
     Ended(String),
-}
-
-/// Tells that `strand` has ended by itself.
-pub fn ended(events: &Sender<Event>, strand: Strand) -> impl FnOnce(String) + Send + 'static {
-    let events = events.clone();
-    move |why| {
-        // Once nobody listens the process is ending.
-        let _ = events.send(Event::Failed(strand, why));
-    }
 }

@@ -13,27 +13,22 @@ use rand_core::{OsRng, TryRngCore};
 use serde_json::{Value, json};
 
 use crate::epoch::Epochs;
-use crate::event::{Event, ended};
+use crate::event::Event;
 use crate::restarts::{Strand, Unable};
+use crate::strands::kept::{Ended, Kept};
 
 /// A node for each `[[flood]]`. Dropping it stops them.
 pub struct Floods {
-    nodes: Vec<(Settings, Node)>,
+    nodes: Vec<Node>,
     epochs: Epochs,
 }
 
-enum Node {
-    Runs {
-        /// The interface as it began.
-        link: Seen,
-        running: Running,
-    },
-    Waits {
-        /// Why it does not run.
-        why: String,
-        /// The interface as it was when the node ended or was tried last, if it was there.
-        tried: Option<Seen>,
-    },
+struct Node {
+    kept: Kept<Settings, Running>,
+    /// The interface as it was when the node began or was tried last, if it was there.
+    link: Option<Seen>,
+    /// Why it does not run, if it waits.
+    why: String,
 }
 
 /// What a node takes for granted of its interface: index, address, MTU, and, in UDP, its first address of IPv4.
@@ -78,16 +73,16 @@ impl Floods {
         unable: Unable,
         events: &Sender<Event>,
     ) -> Result<(), String> {
-        self.nodes.retain(|(flood, _)| wanted.contains(flood));
+        self.nodes.retain(|node| wanted.contains(node.kept.wanted()));
         for flood in wanted {
-            if self.nodes.iter().any(|(running, _)| *running == flood) {
+            if self.nodes.iter().any(|node| *node.kept.wanted() == flood) {
                 continue;
             }
-            let node = match (start(&flood, &mut self.epochs, events), unable) {
-                (Err(why), Unable::Waits) => Node::Waits { why, tried: None },
-                (started, _) => started?,
-            };
-            self.nodes.push((flood, node));
+            let mut link = None;
+            let kept = Kept::new(Strand::Flood(flood.interface.clone()), flood);
+            let start = |flood: &Settings, ended| start(flood, &mut self.epochs, &mut link, ended);
+            let kept = kept.start(unable, events, start)?;
+            self.nodes.push(Node { kept, link, why: "it cannot start".into() });
         }
         Ok(())
     }
@@ -100,27 +95,23 @@ impl Floods {
             return back;
         }
         let Ok(mut net) = Net::open() else { return back };
-        for (flood, node) in &mut self.nodes {
-            let interface = flood.interface.as_str();
-            let there = see(&mut net, flood).ok();
-            if let Node::Runs { link, .. } = node
-                && (there != Some(*link) || removed.contains(&link.0))
-            {
-                let changed = there.is_some_and(|there| there.0 == link.0) && !removed.contains(&link.0);
-                let why = if changed {
-                    "the interface's address or MTU has changed"
-                } else {
-                    "the interface is gone"
+        for Node { kept, link, why } in &mut self.nodes {
+            let interface = kept.wanted().interface.clone();
+            let there = see(&mut net, kept.wanted()).ok();
+            let gone = link.is_some_and(|link| removed.contains(&link.0));
+            if kept.running().is_some() && (there != *link || gone) {
+                let changed = !gone && there.map(|there| there.0) == link.map(|link| link.0);
+                *why = match changed {
+                    true => "the interface's address or MTU has changed".into(),
+                    false => "the interface is gone".into(),
                 };
                 tracing::warn!(interface, "{why}; its node ends, and another begins when it is there");
                 // What it made has to be gone before the next node starts.
-                *node = Node::Waits { why: why.into(), tried: None };
+                kept.stop();
+                *link = None;
             }
-            if let Node::Waits { tried, .. } = node
-                && std::mem::replace(tried, there) != there
-                && there.is_some()
-            {
-                back.push(Strand::Flood(interface.to_owned()));
+            if kept.running().is_none() && std::mem::replace(link, there) != there && there.is_some() {
+                back.push(Strand::Flood(interface));
             }
         }
         back
@@ -128,12 +119,9 @@ impl Floods {
 
     /// The node on `interface` has ended.
     pub fn stop(&mut self, interface: &str, why: &str) {
-        for (_, node) in self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface) {
-            let tried = match node {
-                Node::Runs { link, .. } => Some(*link),
-                Node::Waits { tried, .. } => *tried,
-            };
-            *node = Node::Waits { why: why.to_owned(), tried };
+        for node in self.nodes.iter_mut().filter(|node| node.kept.wanted().interface == interface) {
+            node.kept.stop();
+            why.clone_into(&mut node.why);
         }
     }
 
@@ -142,9 +130,10 @@ impl Floods {
     /// # Errors
     /// One sentence; then it waits.
     pub fn restart(&mut self, interface: &str, events: &Sender<Event>) -> Result<(), String> {
-        for (flood, node) in self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface) {
-            if let Node::Waits { why, .. } = node {
-                *node = start(flood, &mut self.epochs, events).inspect_err(|error| why.clone_from(error))?;
+        for Node { kept, link, why } in &mut self.nodes {
+            if kept.wanted().interface == interface {
+                let start = |flood: &Settings, ended| start(flood, &mut self.epochs, link, ended);
+                kept.restart(events, start).inspect_err(|error| why.clone_from(error))?;
             }
         }
         Ok(())
@@ -152,22 +141,21 @@ impl Floods {
 
     /// What they are to do.
     pub fn wanted(&self) -> Vec<Settings> {
-        self.nodes.iter().map(|(flood, _)| flood.clone()).collect()
+        self.nodes.iter().map(|node| node.kept.wanted().clone()).collect()
     }
 
     /// What says how they are.
     pub fn views(&self) -> Vec<View> {
-        self.nodes.iter().map(|(flood, node)| node.view(flood)).collect()
+        self.nodes.iter().map(Node::view).collect()
     }
 }
 
 impl Node {
-    fn view(&self, flood: &Settings) -> View {
-        let (watch, why) = match self {
-            Node::Runs { running, .. } => {
-                (Some(running.watch()), "the node does not answer: it is being stopped, or hangs")
-            }
-            Node::Waits { why, .. } => (None, why.as_str()),
+    fn view(&self) -> View {
+        let (flood, watch) = (self.kept.wanted(), self.kept.running().map(Running::watch));
+        let why = match watch {
+            Some(_) => "the node does not answer: it is being stopped, or hangs",
+            None => self.why.as_str(),
         };
         let waits = json!({
             "interface": flood.interface, "id": flood.rules.id, "wire": flood.rules.format.wire() as u8,
@@ -185,19 +173,22 @@ impl View {
     }
 }
 
-fn start(flood: &Settings, epochs: &mut Epochs, events: &Sender<Event>) -> Result<Node, String> {
+fn start(
+    flood: &Settings,
+    epochs: &mut Epochs,
+    link: &mut Option<Seen>,
+    ended: Ended,
+) -> Result<Running, String> {
     let interface = flood.interface.as_str();
-    let link = Net::open().and_then(|mut net| see(&mut net, flood));
-    let link = link.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
+    let there = Net::open().and_then(|mut net| see(&mut net, flood));
+    *link = Some(there.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?);
     let (epoch, unkept) = epochs.next();
     let warnings: Vec<_> = unkept.into_iter().collect();
     warnings.iter().for_each(|why| tracing::warn!("{why}"));
     let settings = Settings { epoch, warnings, ..flood.clone() };
-    let running =
-        node::start(settings, OsRng.unwrap_err(), ended(events, Strand::Flood(interface.to_owned())));
-    let running = running.map_err(|error| error.to_string())?;
+    let running = node::start(settings, OsRng.unwrap_err(), ended).map_err(|error| error.to_string())?;
     tracing::info!(interface, id = flood.rules.id, "the node floods");
-    Ok(Node::Runs { link, running })
+    Ok(running)
 }
 
 /// Removes what a daemon that was killed has left in nftables, if nft is here at all.
@@ -213,10 +204,9 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_node_that_waits_is_tried_once_on_what_its_interface_is() {
-        let flood = Settings {
-            interface: "lo".into(),
+    fn on(interface: &str) -> Settings {
+        Settings {
+            interface: interface.into(),
             rules: Rules { format: Format::new(Wire::One, None), id: 7, rate_limit: None },
             mode: Mode::Driver,
             ttl: 16,
@@ -225,9 +215,24 @@ mod tests {
             busy_poll: false,
             epoch: 0,
             warnings: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_put_back_is_told_of() {
+        let (events, told) = std::sync::mpsc::channel();
         let mut floods = Floods::new(Path::new("/nowhere"));
-        floods.nodes.push((flood, Node::Waits { why: "it failed".into(), tried: None }));
+        floods.reconfigure(vec![on("nowhere0")], Unable::Waits, &events).expect("it waits");
+        let Ok(Event::Failed(strand, why)) = told.try_recv() else { panic!("it is told") };
+        assert_eq!(strand, Strand::Flood("nowhere0".into()));
+        assert!(why.contains("cannot flood on `nowhere0`"), "{why}");
+    }
+
+    #[test]
+    fn a_node_that_waits_is_tried_once_on_what_its_interface_is() {
+        let mut floods = Floods::new(Path::new("/nowhere"));
+        let kept = Kept::new(Strand::Flood("lo".into()), on("lo"));
+        floods.nodes.push(Node { kept, link: None, why: "it failed".into() });
         let mut follow = || floods.follow_interfaces(&BTreeSet::new());
         assert_eq!(follow(), [Strand::Flood("lo".into())]);
         assert_eq!(follow(), []);

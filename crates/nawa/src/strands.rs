@@ -1,6 +1,8 @@
 //! The strands that a file asks for, running: the tunnel, the relay, the nodes that flood and those that code, each on
 //! threads of its own, and the congestion controls and copies, which the kernel makes.
 
+pub mod kept;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,15 +17,16 @@ use tunnel::daemon::{Hold, TunnelWatch};
 use tunnel::relay::RelayStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
-use crate::bicast::Copies;
+use crate::bicast::{self as copies, Copies};
 use crate::caps::{self, Caps};
 use crate::coding::Codings;
 use crate::config::{Relay, Settings, Tunnel};
 use crate::control::capture;
-use crate::event::{Event, ended};
+use crate::event::Event;
 use crate::flight::{self, Provided};
 use crate::flood::Floods;
 use crate::restarts::{Restarts, Strand, Unable};
+use kept::{Ended, Kept};
 
 /// All that runs. Dropping it stops all, and waits until what they made is gone.
 pub struct Strands {
@@ -35,8 +38,10 @@ pub struct Strands {
     unsaved: Option<String>,
     /// When bytes are counted next.
     count_at: Duration,
-    tunnel: Option<RunningTunnel>,
-    relay: Option<RunningRelay>,
+    tunnel: Option<Kept<Tunnel, daemon::Running>>,
+    /// What of the tunnel's goes nowhere while it waits, and if this daemon is killed.
+    held: Hold,
+    relay: Option<Kept<Relay, relay_daemon::RelayRunning>>,
     flight: Option<Provided>,
     floods: Floods,
     codings: Codings,
@@ -78,21 +83,6 @@ fn remove_from_interfaces(strand: &str, remove: fn(u32) -> bool) {
     }
 }
 
-struct RunningTunnel {
-    /// What is in force.
-    now: Tunnel,
-    /// `None` while it waits to be started again.
-    running: Option<daemon::Running>,
-    /// What goes nowhere meanwhile, and if this daemon is killed.
-    held: Hold,
-}
-
-struct RunningRelay {
-    settings: Relay,
-    /// `None` while it waits to be started again.
-    running: Option<relay_daemon::RelayRunning>,
-}
-
 /// What `nawa status` asks.
 #[derive(Clone, Default)]
 pub struct Status {
@@ -124,40 +114,34 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs. What a daemon that was killed held back is held back still.
     pub fn start(settings: Settings, events: &Sender<Event>) -> Result<Strands, String> {
-        let Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = settings;
-        let caps = Caps::load(&state_dir);
         let mut held = Hold::default();
-        if let Some(tunnel) = &tunnel {
+        if let Some(tunnel) = &settings.tunnel {
             held.take(&tunnel.config, tunnel.fwmark);
         }
         remove_left_but(&held);
-        let flight = flight.map(Provided::start).transpose()?;
-        let bicast = bicast.map(|config| Copies::start(config, events)).transpose()?;
-        // Before what may flood on a master.
-        let mut coding = Codings::default();
-        coding.reconfigure(codings, Unable::Refuses, events)?;
-        let mut running = Floods::new(&state_dir);
-        running.reconfigure(floods, Unable::Refuses, events)?;
-        let relay = relay.zip(key.clone());
-        let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
-        let tunnel = tunnel.zip(key.clone());
-        let tunnel = tunnel.map(|(tunnel, key)| start_tunnel(tunnel, key, held, events)).transpose()?;
-        let restarts = Restarts::default();
-        Ok(Strands {
-            key,
-            state_dir,
-            restarts,
-            caps,
+        let mut strands = Strands::new(&settings, held);
+        strands.take_up(settings, Unable::Refuses, events)?;
+        Ok(strands)
+    }
+
+    /// None that runs.
+    fn new(settings: &Settings, held: Hold) -> Strands {
+        Strands {
+            key: None,
+            state_dir: settings.state_dir.clone(),
+            restarts: Restarts::default(),
+            caps: Caps::load(&settings.state_dir),
             unsaved: None,
             count_at: Duration::ZERO,
-            tunnel,
-            relay,
-            flight,
-            bicast,
-            floods: running,
-            codings: coding,
-            metrics,
-        })
+            tunnel: None,
+            held,
+            relay: None,
+            flight: None,
+            floods: Floods::new(&settings.state_dir),
+            codings: Codings::default(),
+            bicast: None,
+            metrics: settings.metrics,
+        }
     }
 
     /// What asks for the state, for as long as they run.
@@ -165,21 +149,21 @@ impl Strands {
         Status {
             restarts: self.restarts.clone(),
             tunnel: self.tunnel.as_ref().and_then(|tunnel| {
-                let running = tunnel.running.as_ref()?;
-                let name = running.interface().unwrap_or_else(|| tunnel.now.interface.clone());
+                let running = tunnel.running()?;
+                let name = running.interface().unwrap_or_else(|| tunnel.wanted().interface.clone());
                 Some((name, running.watch()))
             }),
-            relay: self.relay.as_ref().and_then(|relay| Some(relay.running.as_ref()?.watch())),
+            relay: self.relay.as_ref().and_then(|relay| Some(relay.running()?.watch())),
             flight: self.flight.is_some(),
             floods: self.floods.views(),
             codings: self.codings.watches(),
-            bicast: self.bicast.as_ref().and_then(Copies::view),
+            bicast: self.bicast.as_ref().and_then(|copies| Some(copies.running()?.watch().clone())),
             caps: self.used(),
         }
     }
 
     fn used(&self) -> Vec<Cap> {
-        let peers = self.tunnel.iter().flat_map(|tunnel| &tunnel.now.config.peers);
+        let peers = self.tunnel.iter().flat_map(|tunnel| &tunnel.wanted().config.peers);
         let paths = peers.flat_map(|peer| peer.paths.iter().map(move |path| (&peer.name, path)));
         let used = |(peer, path): (&String, &PathConfig)| {
             let (peer, path, cap) = (peer.clone(), path.name.clone(), path.cost.monthly_cap?);
@@ -220,7 +204,7 @@ impl Strands {
 
     /// The names of the peers that a configuration leaves out.
     fn peers_gone(&self, wanted: Option<&Config>) -> Vec<String> {
-        let now = self.tunnel.iter().flat_map(|tunnel| &tunnel.now.config.peers);
+        let now = self.tunnel.iter().flat_map(|tunnel| &tunnel.wanted().config.peers);
         let stays = |key: &PublicKey| {
             wanted.is_some_and(|wanted| wanted.peers.iter().any(|peer| peer.public_key == *key))
         };
@@ -233,12 +217,12 @@ impl Strands {
             key: self.key.clone(),
             state_dir: self.state_dir.clone(),
             metrics: self.metrics,
-            tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.now.clone()),
-            relay: self.relay.as_ref().map(|relay| relay.settings.clone()),
+            tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.wanted().clone()),
+            relay: self.relay.as_ref().map(|relay| relay.wanted().clone()),
             flight: self.flight.as_ref().map(Provided::settings),
             floods: self.floods.wanted(),
             codings: self.codings.wanted(),
-            bicast: self.bicast.as_ref().map(|copies| copies.config().clone()),
+            bicast: self.bicast.as_ref().map(|copies| copies.wanted().clone()),
         }
     }
 
@@ -251,22 +235,36 @@ impl Strands {
         self.codings.reconfigure(codings, unable, events)?;
         self.floods.reconfigure(floods, unable, events)?;
         Provided::reconfigure(&mut self.flight, flight)?;
-        Copies::reconfigure(&mut self.bicast, bicast, events)?;
+        copies::reconfigure(&mut self.bicast, bicast, events)?;
         // Last: a peer that goes loses what its tunnel knows and holds, and going back makes another.
-        match (relay.zip(key.clone()), &mut self.relay) {
-            (Some((relay, key)), None) => self.relay = Some(start_relay(relay, key, events)?),
-            (Some((relay, _)), Some(running)) => running.set_allow(relay.allow)?,
-            (None, _) => {}
-        }
-        match (tunnel.zip(key.clone()), &mut self.tunnel) {
-            (Some((tunnel, key)), None) => {
-                self.tunnel = Some(start_tunnel(tunnel, key, Hold::default(), events)?);
-                self.caps.pass_over(std::iter::empty());
+        if let Some((relay, key)) = relay.zip(key.clone()) {
+            let start = |relay: &Relay, ended| start_relay(relay, key, ended);
+            match &mut self.relay {
+                Some(kept) => {
+                    kept.change(relay, |running, relay| running.set_allow(relay.allow.clone()))?;
+                }
+                None => {
+                    self.relay =
+                        Some(Kept::new(Strand::Relay, relay).start(Unable::Refuses, events, start)?)
+                }
             }
-            (Some((tunnel, _)), Some(running)) => running.reconfigure(tunnel)?,
-            (None, _) => {}
         }
-        self.tunnel.take_if(|_| no_tunnel);
+        if let Some((tunnel, key)) = tunnel.zip(key.clone()) {
+            let start = |tunnel: &Tunnel, ended| start_tunnel(tunnel, key, ended);
+            match &mut self.tunnel {
+                Some(kept) => reconfigure(kept, &mut self.held, tunnel)?,
+                None => {
+                    self.held.take(&tunnel.config, tunnel.fwmark);
+                    self.tunnel =
+                        Some(Kept::new(Strand::Tunnel, tunnel).start(Unable::Refuses, events, start)?);
+                    self.held.adopt();
+                    self.caps.pass_over(std::iter::empty());
+                }
+            }
+        }
+        if no_tunnel {
+            (self.tunnel, self.held) = (None, Hold::default());
+        }
         self.relay.take_if(|_| no_relay);
         self.key = key.or(self.key.take());
         Ok(())
@@ -275,7 +273,7 @@ impl Strands {
     /// Interfaces, addresses, routes or rules have changed. The tunnel and bicast look for themselves.
     pub fn follow_interfaces(&mut self, news: &News, events: &Sender<Event>) {
         if news.rules || news.overrun {
-            self.tunnel.iter_mut().for_each(|tunnel| tunnel.held.restore());
+            self.held.restore();
         }
         let back = self.floods.follow_interfaces(&news.removed);
         if !back.is_empty() {
@@ -289,11 +287,11 @@ impl Strands {
     pub fn handle_failure(&mut self, now: Duration, strand: Strand, why: String) {
         match &strand {
             Strand::Tunnel => {
-                self.tunnel.iter_mut().for_each(|tunnel| tunnel.running = None);
+                self.tunnel.iter_mut().for_each(Kept::stop);
                 self.caps.pass_over(std::iter::empty());
             }
-            Strand::Relay => self.relay.iter_mut().for_each(|relay| relay.running = None),
-            Strand::Bicast => self.bicast.iter_mut().for_each(Copies::stop),
+            Strand::Relay => self.relay.iter_mut().for_each(Kept::stop),
+            Strand::Bicast => self.bicast.iter_mut().for_each(Kept::stop),
             Strand::Flood(interface) => self.floods.stop(interface, &why),
             Strand::Coding(interface) => self.codings.stop(interface),
         }
@@ -328,7 +326,7 @@ impl Strands {
 
     fn has_caps(&self) -> bool {
         let configs =
-            self.tunnel.iter().flat_map(|tunnel| &tunnel.now.config.peers).flat_map(|peer| &peer.paths);
+            self.tunnel.iter().flat_map(|tunnel| &tunnel.wanted().config.peers).flat_map(|peer| &peer.paths);
         configs.map(|path| path.cost).any(|cost| cost.monthly_cap.is_some() || cost.spent)
     }
 
@@ -344,7 +342,7 @@ impl Strands {
 
     /// Counts what paths have carried by now, as before some of them go, at `time` since 1970.
     pub fn take_count(&mut self, time: Duration) {
-        let running = self.tunnel.as_ref().and_then(|tunnel| tunnel.running.as_ref());
+        let running = self.tunnel.as_ref().and_then(Kept::running);
         let Some(status) = running.and_then(daemon::Running::status) else { return };
         let paths = status.peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
         // One that the peer lists may have the name of one that the file lists, and what it carries is not that one's.
@@ -370,7 +368,7 @@ impl Strands {
     fn judge(&mut self) {
         let caps = &self.caps;
         let Some(tunnel) = &mut self.tunnel else { return };
-        let mut wanted = tunnel.now.clone();
+        let mut wanted = tunnel.wanted().clone();
         let mut changed = false;
         for peer in &mut wanted.config.peers {
             for path in &mut peer.paths {
@@ -379,7 +377,7 @@ impl Strands {
                 changed |= std::mem::replace(&mut path.cost.spent, spent) != spent;
             }
         }
-        if changed && let Err(why) = tunnel.reconfigure(wanted) {
+        if changed && let Err(why) = reconfigure(tunnel, &mut self.held, wanted) {
             tracing::warn!("{why}");
         }
     }
@@ -388,15 +386,15 @@ impl Strands {
     fn try_restart(&mut self, strand: &Strand, events: &Sender<Event>) -> Result<(), String> {
         let key = self.key.clone().ok_or_else(|| "there is no key".to_owned());
         match strand {
-            Strand::Tunnel => match self.tunnel.as_mut().filter(|tunnel| tunnel.running.is_none()) {
-                Some(tunnel) => tunnel.run(key?, events),
-                None => Ok(()),
-            },
-            Strand::Relay => match self.relay.as_mut().filter(|relay| relay.running.is_none()) {
-                Some(relay) => relay.run(key?, events),
-                None => Ok(()),
-            },
-            Strand::Bicast => self.bicast.as_mut().map_or(Ok(()), |copies| copies.restart(events)),
+            Strand::Tunnel => {
+                let start = |tunnel: &Tunnel, ended| start_tunnel(tunnel, key?, ended);
+                self.tunnel.as_mut().map_or(Ok(()), |kept| kept.restart(events, start))
+            }
+            Strand::Relay => {
+                let start = |relay: &Relay, ended| start_relay(relay, key?, ended);
+                self.relay.as_mut().map_or(Ok(()), |kept| kept.restart(events, start))
+            }
+            Strand::Bicast => self.bicast.as_mut().map_or(Ok(()), |kept| kept.restart(events, copies::start)),
             Strand::Flood(interface) => self.floods.restart(interface, events),
             Strand::Coding(interface) => self.codings.restart(interface, events),
         }
@@ -409,13 +407,13 @@ impl Strands {
     pub fn edit(&mut self, edit: impl FnOnce(&mut Config) -> Result<(), String>) -> Result<(), String> {
         let missing = "this daemon runs no tunnel; write a [tunnel] section and reload, with `kill -HUP`";
         let tunnel = self.tunnel.as_mut().ok_or(missing)?;
-        let mut wanted = tunnel.now.clone();
+        let mut wanted = tunnel.wanted().clone();
         edit(&mut wanted.config)?;
         let own = self.key.as_ref().map(PrivateKey::public);
         if let Some(peer) = wanted.config.peers.iter().find(|peer| Some(peer.public_key) == own) {
             return Err(format!("peer {} would have this node's own key; give the peer's", peer.name));
         }
-        let own = tunnel.now.addresses.iter().map(|address| ipnet::IpNet::from(address.addr()));
+        let own = tunnel.wanted().addresses.iter().map(|address| ipnet::IpNet::from(address.addr()));
         let routed = |own: &ipnet::IpNet| wanted.config.peers.iter().find(|peer| peer.routes.contains(own));
         if let Some((own, peer)) = own.filter_map(|own| Some((own, routed(&own)?))).next() {
             let (ip, name) = (own.addr(), &peer.name);
@@ -424,7 +422,7 @@ impl Strands {
             ));
         }
         self.count_at = Duration::ZERO;
-        tunnel.reconfigure(wanted)
+        reconfigure(tunnel, &mut self.held, wanted)
     }
 
     /// What `settings` would change that cannot change in a running daemon.
@@ -437,13 +435,13 @@ impl Strands {
             ("[metrics] listen", settings.metrics == self.metrics),
         ];
         if let (Some(new), Some(old)) = (&settings.tunnel, &self.tunnel) {
-            fixed.push(("[tunnel] interface", new.interface == old.now.interface));
-            fixed.push(("[tunnel] listen", new.listen == old.now.listen));
-            fixed.push(("[tunnel] fwmark", new.fwmark == old.now.fwmark));
+            fixed.push(("[tunnel] interface", new.interface == old.wanted().interface));
+            fixed.push(("[tunnel] listen", new.listen == old.wanted().listen));
+            fixed.push(("[tunnel] fwmark", new.fwmark == old.wanted().fwmark));
         }
         if let (Some(new), Some(old)) = (&settings.relay, &self.relay) {
-            fixed.push(("[relay] listen", new.listen == old.settings.listen));
-            fixed.push(("[relay] tls", new.tls == old.settings.tls));
+            fixed.push(("[relay] listen", new.listen == old.wanted().listen));
+            fixed.push(("[relay] tls", new.tls == old.wanted().tls));
         }
         let changed = fixed.into_iter().filter(|(_, same)| !same);
         changed.map(|(what, _)| refusal(what)).collect()
@@ -460,65 +458,31 @@ fn refusal(what: &str) -> String {
     )
 }
 
-impl RunningTunnel {
-    fn reconfigure(&mut self, wanted: Tunnel) -> Result<(), String> {
-        if let Some(running) = &self.running {
-            running.reconfigure(&wanted.addresses, &wanted.config)?;
-        } else {
-            wanted.config.validate().map_err(|error| error.to_string())?;
-        }
-        self.held.take(&wanted.config, wanted.fwmark);
-        self.now = wanted;
-        Ok(())
-    }
-
-    fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
-        let Tunnel { interface, addresses, listen, fwmark, config: tunnel, .. } = self.now.clone();
-        self.held.take(&tunnel, fwmark);
-        let settings = daemon::Settings { interface, addresses, listen, fwmark, tunnel, key };
-        let running =
-            daemon::start(settings, ended(events, Strand::Tunnel)).map_err(|error| error.to_string())?;
-        tracing::info!(interface = self.now.interface, listen = %running.local_address(), "the tunnel runs");
-        self.running = Some(running);
-        Ok(())
-    }
+fn reconfigure(
+    tunnel: &mut Kept<Tunnel, daemon::Running>,
+    held: &mut Hold,
+    wanted: Tunnel,
+) -> Result<(), String> {
+    wanted.config.validate().map_err(|error| error.to_string())?;
+    tunnel.change(wanted, |running, wanted| running.reconfigure(&wanted.addresses, &wanted.config))?;
+    held.take(&tunnel.wanted().config, tunnel.wanted().fwmark);
+    Ok(())
 }
 
-impl RunningRelay {
-    fn set_allow(&mut self, allow: Vec<PublicKey>) -> Result<(), String> {
-        if let Some(running) = &self.running {
-            running.set_allow(allow.clone())?;
-        }
-        self.settings.allow = allow;
-        Ok(())
-    }
-
-    fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
-        let Relay { listen, tls, allow } = self.settings.clone();
-        let settings = relay_daemon::Settings { listen, tls, allow, key };
-        let running =
-            relay_daemon::start(settings, ended(events, Strand::Relay)).map_err(|error| error.to_string())?;
-        tracing::info!(listen = %running.local_address(), "the relay runs");
-        self.running = Some(running);
-        Ok(())
-    }
+fn start_tunnel(wanted: &Tunnel, key: PrivateKey, ended: Ended) -> Result<daemon::Running, String> {
+    let Tunnel { interface, addresses, listen, fwmark, config: tunnel, .. } = wanted.clone();
+    let settings = daemon::Settings { interface, addresses, listen, fwmark, tunnel, key };
+    let running = daemon::start(settings, ended).map_err(|error| error.to_string())?;
+    tracing::info!(interface = wanted.interface, listen = %running.local_address(), "the tunnel runs");
+    Ok(running)
 }
 
-fn start_tunnel(
-    now: Tunnel,
-    key: PrivateKey,
-    held: Hold,
-    events: &Sender<Event>,
-) -> Result<RunningTunnel, String> {
-    let mut tunnel = RunningTunnel { now, running: None, held };
-    tunnel.run(key, events)?;
-    tunnel.held.adopt();
-    Ok(tunnel)
-}
-
-fn start_relay(settings: Relay, key: PrivateKey, events: &Sender<Event>) -> Result<RunningRelay, String> {
-    let mut relay = RunningRelay { settings, running: None };
-    relay.run(key, events).map(|()| relay)
+fn start_relay(wanted: &Relay, key: PrivateKey, ended: Ended) -> Result<relay_daemon::RelayRunning, String> {
+    let Relay { listen, tls, allow } = wanted.clone();
+    let settings = relay_daemon::Settings { listen, tls, allow, key };
+    let running = relay_daemon::start(settings, ended).map_err(|error| error.to_string())?;
+    tracing::info!(listen = %running.local_address(), "the relay runs");
+    Ok(running)
 }
 
 impl Status {
