@@ -17,17 +17,18 @@ pub type Copies = Kept<Config, Running>;
 /// Makes `now` what `config` asks for. What is known of associations stays.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence, if that refuses all.
 pub fn reconfigure(
     now: &mut Option<Copies>,
     config: Option<Config>,
+    unable: Unable,
     events: &Sender<Event>,
 ) -> Result<(), String> {
     match (config, &mut *now) {
         (None, _) => *now = None,
-        (Some(config), Some(copies)) => copies.change(config, change)?,
+        (Some(config), Some(copies)) => copies.change(config, unable, change)?,
         (Some(config), None) => {
-            *now = Some(Kept::new(Strand::Bicast, config).start(Unable::Refuses, events, start)?);
+            *now = Some(Kept::new(Strand::Bicast, config).start(unable, events, start)?);
         }
     }
     Ok(())

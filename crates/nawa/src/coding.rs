@@ -27,7 +27,7 @@ impl Codings {
         for settings in wanted {
             match self.0.iter_mut().find(|node| is_same(node.wanted(), &settings)) {
                 Some(node) if node.wanted().change == settings.change => {}
-                Some(node) => node.change(settings, change)?,
+                Some(node) => node.change(settings, unable, change)?,
                 None => {
                     let strand = Strand::Coding(settings.interface.clone());
                     self.0.push(Kept::new(strand, settings).start(unable, events, start)?);

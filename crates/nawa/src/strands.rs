@@ -234,29 +234,25 @@ impl Strands {
         // Before what may flood on a master.
         self.codings.reconfigure(codings, unable, events)?;
         self.floods.reconfigure(floods, unable, events)?;
-        Provided::reconfigure(&mut self.flight, flight)?;
-        copies::reconfigure(&mut self.bicast, bicast, events)?;
+        unable.judge(Provided::reconfigure(&mut self.flight, flight))?;
+        copies::reconfigure(&mut self.bicast, bicast, unable, events)?;
         // Last: a peer that goes loses what its tunnel knows and holds, and going back makes another.
         if let Some((relay, key)) = relay.zip(key.clone()) {
             let start = |relay: &Relay, ended| start_relay(relay, key, ended);
             match &mut self.relay {
                 Some(kept) => {
-                    kept.change(relay, |running, relay| running.set_allow(relay.allow.clone()))?;
+                    kept.change(relay, unable, |running, relay| running.set_allow(relay.allow.clone()))?;
                 }
-                None => {
-                    self.relay =
-                        Some(Kept::new(Strand::Relay, relay).start(Unable::Refuses, events, start)?)
-                }
+                None => self.relay = Some(Kept::new(Strand::Relay, relay).start(unable, events, start)?),
             }
         }
         if let Some((tunnel, key)) = tunnel.zip(key.clone()) {
             let start = |tunnel: &Tunnel, ended| start_tunnel(tunnel, key, ended);
             match &mut self.tunnel {
-                Some(kept) => reconfigure(kept, &mut self.held, tunnel)?,
+                Some(kept) => reconfigure(kept, &mut self.held, tunnel, unable)?,
                 None => {
                     self.held.take(&tunnel.config, tunnel.fwmark);
-                    self.tunnel =
-                        Some(Kept::new(Strand::Tunnel, tunnel).start(Unable::Refuses, events, start)?);
+                    self.tunnel = Some(Kept::new(Strand::Tunnel, tunnel).start(unable, events, start)?);
                     self.held.adopt();
                     self.caps.pass_over(std::iter::empty());
                 }
@@ -377,7 +373,7 @@ impl Strands {
                 changed |= std::mem::replace(&mut path.cost.spent, spent) != spent;
             }
         }
-        if changed && let Err(why) = reconfigure(tunnel, &mut self.held, wanted) {
+        if changed && let Err(why) = reconfigure(tunnel, &mut self.held, wanted, Unable::Refuses) {
             tracing::warn!("{why}");
         }
     }
@@ -422,7 +418,7 @@ impl Strands {
             ));
         }
         self.count_at = Duration::ZERO;
-        reconfigure(tunnel, &mut self.held, wanted)
+        reconfigure(tunnel, &mut self.held, wanted, Unable::Refuses)
     }
 
     /// What `settings` would change that cannot change in a running daemon.
@@ -462,9 +458,11 @@ fn reconfigure(
     tunnel: &mut Kept<Tunnel, daemon::Running>,
     held: &mut Hold,
     wanted: Tunnel,
+    unable: Unable,
 ) -> Result<(), String> {
     wanted.config.validate().map_err(|error| error.to_string())?;
-    tunnel.change(wanted, |running, wanted| running.reconfigure(&wanted.addresses, &wanted.config))?;
+    tunnel
+        .change(wanted, unable, |running, wanted| running.reconfigure(&wanted.addresses, &wanted.config))?;
     held.take(&tunnel.wanted().config, tunnel.wanted().fwmark);
     Ok(())
 }
@@ -569,4 +567,50 @@ impl Status {
 
 fn silent(strand: &str) -> Value {
     json!({"error": format!("the {strand} does not answer; see the daemon's log, or restart it")})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use rand_core::{OsRng, TryRngCore};
+    use tunnel::daemon::Listen;
+
+    use super::*;
+
+    /// A tunnel, and a relay at an address that is nobody's.
+    fn settings(fwmark: u32) -> Settings {
+        let relay = Listen::Address("192.0.2.1:9".parse().expect("an address"));
+        Settings {
+            key: Some(PrivateKey::generate(&mut OsRng.unwrap_err())),
+            state_dir: "/nowhere".into(),
+            tunnel: Some(Tunnel {
+                interface: "nawa0".into(),
+                addresses: Vec::new(),
+                listen: Listen::Port(0),
+                endpoints: Vec::new(),
+                fwmark,
+                config: Config::default(),
+            }),
+            relay: Some(Relay { listen: relay, tls: None, allow: Vec::new() }),
+            flight: None,
+            floods: Vec::new(),
+            codings: Vec::new(),
+            bicast: None,
+            metrics: None,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_put_back_is_tried_again_and_the_rest_is_put_back() {
+        let (events, told) = channel();
+        let (refused, before) = (settings(1), settings(2));
+        let mut strands = Strands::new(&refused, Hold::default());
+        strands.tunnel = refused.tunnel.map(|tunnel| Kept::new(Strand::Tunnel, tunnel));
+        strands.take_up(before, Unable::Waits, &events).expect("it goes on");
+        assert_eq!(strands.tunnel.as_ref().map(|tunnel| tunnel.wanted().fwmark), Some(2));
+        let Ok(Event::Failed(Strand::Relay, why)) = told.try_recv() else { panic!("it is told") };
+        strands.handle_failure(Duration::ZERO, Strand::Relay, why);
+        assert_eq!(strands.restarts.due(Duration::MAX), [Strand::Relay]);
+    }
 }

@@ -68,13 +68,14 @@ impl<W, R> Kept<W, R> {
     /// Has it do what is wanted from now on, by `change` if it runs.
     ///
     /// # Errors
-    /// One sentence; then it goes on as it was.
+    /// One sentence, if that refuses all; then it goes on as it was.
     pub fn change(
         &mut self,
         wanted: W,
+        unable: Unable,
         change: impl FnOnce(&R, &W) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.running.as_ref().map_or(Ok(()), |running| change(running, &wanted))?;
+        unable.judge(self.running.as_ref().map_or(Ok(()), |running| change(running, &wanted)))?;
         self.wanted = wanted;
         Ok(())
     }
@@ -90,5 +91,18 @@ impl<W, R> Kept<W, R> {
             // Once nobody listens the process is ending.
             let _ = events.send(Event::Failed(strand, why));
         })
+    }
+}
+
+impl Unable {
+    /// Passes an error on that refuses all; where one has to wait, the others are put back all the same.
+    pub fn judge(self, result: Result<(), String>) -> Result<(), String> {
+        match (result, self) {
+            (Err(why), Unable::Waits) => {
+                tracing::error!("what ran before the reload cannot be put back: {why}");
+                Ok(())
+            }
+            (result, _) => result,
+        }
     }
 }
