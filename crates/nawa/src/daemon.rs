@@ -121,7 +121,7 @@ fn wait(file: &Path, live: &Live, events: &Receiver<Event>) -> Result<(), Failur
         match event {
             Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(Event::Reload) => live.reload(file),
-            Ok(Event::Failed(strand, why)) => live.handle_failure(monotonic(), strand, why),
+            Ok(Event::Failed(strand, life, why)) => live.handle_failure(monotonic(), strand, &life, why),
             Ok(Event::Changed) => {}
             Err(RecvTimeoutError::Timeout) => {
                 live.restart(monotonic());

@@ -1,5 +1,7 @@
 //! What happens to the running daemon, by whatever thread.
 
+use std::sync::Weak;
+
 use crate::restarts::Strand;
 
 /// What the daemon waits for.
@@ -10,8 +12,8 @@ pub enum Event {
     Reload,
     /// What runs was changed: something may be due sooner than was waited for.
     Changed,
-    /// A strand ended by itself, which it should not; the sentence says why.
-    Failed(Strand, String),
+    /// A strand ended by itself, which it should not; the sentence says why. It was stopped meanwhile if what it holds is gone.
+    Failed(Strand, Weak<()>, String),
     /// The daemon cannot go on; the sentence says why.
     Ended(String),
 }

@@ -223,8 +223,8 @@ mod tests {
         let (events, told) = std::sync::mpsc::channel();
         let mut floods = Floods::new(Path::new("/nowhere"));
         floods.reconfigure(vec![on("nowhere0")], Unable::Waits, &events).expect("it waits");
-        let Ok(Event::Failed(strand, why)) = told.try_recv() else { panic!("it is told") };
-        assert_eq!(strand, Strand::Flood("nowhere0".into()));
+        let Ok(Event::Failed(strand, life, why)) = told.try_recv() else { panic!("it is told") };
+        assert_eq!((strand, life.strong_count()), (Strand::Flood("nowhere0".into()), 1));
         assert!(why.contains("cannot flood on `nowhere0`"), "{why}");
     }
 

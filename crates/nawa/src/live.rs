@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use device::{News, realtime};
@@ -98,9 +98,8 @@ impl Live {
     }
 
     /// A strand has ended by itself.
-    pub fn handle_failure(&self, now: Duration, strand: Strand, why: String) {
-        tracing::error!("the {strand} has ended: {why}; it is started again");
-        self.change(|strands| strands.handle_failure(now, strand, why));
+    pub fn handle_failure(&self, now: Duration, strand: Strand, life: &Weak<()>, why: String) {
+        self.change(|strands| strands.handle_failure(now, strand, life, why));
     }
 
     /// Starts what it is time to start again.

@@ -6,6 +6,7 @@ pub mod kept;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Weak;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -280,7 +281,12 @@ impl Strands {
     }
 
     /// A strand has ended by itself: what is left of it goes, the others go on, and it is started again after a while.
-    pub fn handle_failure(&mut self, now: Duration, strand: Strand, why: String) {
+    pub fn handle_failure(&mut self, now: Duration, strand: Strand, life: &Weak<()>, why: String) {
+        // It is stopped, and perhaps another of that name runs.
+        if life.strong_count() == 0 {
+            return;
+        }
+        tracing::error!("the {strand} has ended: {why}; it is started again");
         match &strand {
             Strand::Tunnel => {
                 self.tunnel.iter_mut().for_each(Kept::stop);
@@ -609,8 +615,15 @@ mod tests {
         strands.tunnel = refused.tunnel.map(|tunnel| Kept::new(Strand::Tunnel, tunnel));
         strands.take_up(before, Unable::Waits, &events).expect("it goes on");
         assert_eq!(strands.tunnel.as_ref().map(|tunnel| tunnel.wanted().fwmark), Some(2));
-        let Ok(Event::Failed(Strand::Relay, why)) = told.try_recv() else { panic!("it is told") };
-        strands.handle_failure(Duration::ZERO, Strand::Relay, why);
+        let Ok(Event::Failed(Strand::Relay, life, why)) = told.try_recv() else { panic!("it is told") };
+        strands.handle_failure(Duration::ZERO, Strand::Relay, &life, why);
         assert_eq!(strands.restarts.due(Duration::MAX), [Strand::Relay]);
+    }
+
+    #[test]
+    fn what_has_been_stopped_does_not_fail() {
+        let mut strands = Strands::new(&settings(1), Hold::default());
+        strands.handle_failure(Duration::ZERO, Strand::Bicast, &Weak::new(), "gone".into());
+        assert_eq!(strands.restarts.poll_timeout(), None);
     }
 }

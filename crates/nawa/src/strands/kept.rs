@@ -1,5 +1,6 @@
 //! A strand that is kept running: what is wanted of it, and what runs unless it waits to be started again.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use crate::event::Event;
@@ -14,12 +15,14 @@ pub struct Kept<W, R> {
     wanted: W,
     /// `None` while it waits.
     running: Option<R>,
+    /// Of what was started last: an end is only believed of what has not been stopped since.
+    life: Arc<()>,
 }
 
 impl<W, R> Kept<W, R> {
     /// One that waits.
     pub fn new(strand: Strand, wanted: W) -> Self {
-        Kept { strand, wanted, running: None }
+        Kept { strand, wanted, running: None, life: Arc::default() }
     }
 
     /// What it is to do.
@@ -82,14 +85,15 @@ impl<W, R> Kept<W, R> {
 
     /// Lets it wait.
     pub fn stop(&mut self) {
-        self.running = None;
+        (self.running, self.life) = (None, Arc::default());
     }
 
-    fn ended(&self, events: &Sender<Event>) -> Ended {
-        let (strand, events) = (self.strand.clone(), events.clone());
+    fn ended(&mut self, events: &Sender<Event>) -> Ended {
+        self.life = Arc::default();
+        let (strand, life, events) = (self.strand.clone(), Arc::downgrade(&self.life), events.clone());
         Box::new(move |why| {
             // Once nobody listens the process is ending.
-            let _ = events.send(Event::Failed(strand, why));
+            let _ = events.send(Event::Failed(strand, life, why));
         })
     }
 }
@@ -104,5 +108,29 @@ impl Unable {
             }
             (result, _) => result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_what_has_been_stopped_is_told_apart() {
+        let (events, told) = channel();
+        let (mut kept, mut ends) = (Kept::new(Strand::Relay, ()), Vec::new());
+        for _ in 0..2 {
+            kept.stop();
+            let started = kept.restart(&events, |(), ended| Ok(ends.push(ended)));
+            started.expect("it starts");
+        }
+        ends.into_iter().for_each(|ended: Ended| ended("gone".into()));
+        let lives = told.try_iter().map(|event| match event {
+            Event::Failed(_, life, _) => life.strong_count(),
+            _ => panic!("another event"),
+        });
+        assert_eq!(lives.collect::<Vec<_>>(), [0, 1]);
     }
 }
