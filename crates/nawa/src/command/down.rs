@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::control::{Request, client::Daemon};
+use crate::doctor::gather::left;
 use crate::failure::{Failure, Status};
 use crate::strands::remove_left;
 
@@ -15,11 +16,9 @@ const MOMENT: Duration = Duration::from_millis(200);
 /// bicast and coding on kernels before 6.6. A reverse-path filter that was made loose stays so, for nobody knows what it was.
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
+        let before = left();
         remove_left();
-        return Err(Failure::new(
-            Status::NoDaemon,
-            "no nawa daemon is running in this network namespace: there is nothing to stop",
-        ));
+        return Err(cleared(&before, &left()));
     };
     let asked = daemon.ask(Request::Stop);
     // One that refuses stays; one that was killed meanwhile goes at once.
@@ -32,4 +31,36 @@ pub fn run() -> Result<(), Failure> {
         remove_left();
     }
     Ok(())
+}
+
+/// What to say where no daemon runs, by what one that was killed had left, and what of that is there still.
+fn cleared(before: &[String], after: &[String]) -> Failure {
+    if !after.is_empty() {
+        let after = after.join(" and ");
+        return Failure::failed(format!("a daemon that was killed has left {after}; remove that with sudo"));
+    }
+    let what = match before {
+        [] => "there is nothing to stop".to_owned(),
+        _ => format!("removed what one that was killed had left: {}", before.join(" and ")),
+    };
+    Failure::new(Status::NoDaemon, format!("no nawa daemon is running in this network namespace: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_is_said() {
+        let rule = [String::from("a rule")];
+        let said = |before: &[String], after: &[String]| {
+            let failure = cleared(before, after);
+            (failure.status, failure.why())
+        };
+        assert!(said(&[], &[]).1.ends_with("namespace: there is nothing to stop"));
+        let (status, why) = said(&rule, &[]);
+        assert!(status == 3 && why.ends_with("had left: a rule"), "{why}");
+        let (status, why) = said(&rule, &rule);
+        assert!(status == 1 && why.ends_with("has left a rule; remove that with sudo"), "{why}");
+    }
 }
