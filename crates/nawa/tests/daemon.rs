@@ -3,11 +3,11 @@
 mod common;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,7 +21,7 @@ use common::{
 };
 use device::monotonic;
 use rustix::fs::OFlags;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How long another user floods the control socket, and what a command and a ping take at most meanwhile.
 const FLOODED: Duration = Duration::from_secs(2);
@@ -502,4 +502,22 @@ fn root_of_another_pid_namespace_is_answered() {
     assert!(again.contains("already up (a process outside this pid namespace)"), "{again}");
     succeed(&mut apart("down"));
     assert_eq!(daemon.wait(), Some(0));
+}
+
+/// A thread of the daemon that hangs keeps it from ending after it has said that it stops.
+#[test]
+fn who_stops_a_daemon_that_hangs_is_told() {
+    let Some(_alone) = namespaces_or_skip("who_stops_a_daemon_that_hangs_is_told") else { return };
+    let namespace = Namespace::new();
+    let name = SocketAddr::from_abstract_name("nawa").expect("a name");
+    let daemon = namespace.within(|| UnixListener::bind_addr(&name)).expect("it is free");
+    let mut down = namespace.command("timeout", ["60", env!("CARGO_BIN_EXE_nawa"), "down"]);
+    let mut down = down.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut asking = daemon.accept().expect("it asks").0;
+    asking.write_all(b"{\"stopping\":true}\n").expect("it listens");
+    let (mut said, stderr) = (String::new(), down.stderr.take().expect("it is piped"));
+    BufReader::new(stderr).read_line(&mut said).expect("text");
+    kill_process(Pid::from_child(&down), Signal::TERM).expect("it waits");
+    down.wait().expect("it ends");
+    assert!(said.contains(&format!("`kill -KILL {}` ends it", std::process::id())), "{said}");
 }

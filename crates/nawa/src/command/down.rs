@@ -1,8 +1,10 @@
 //! `nawa down`
 
+use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::control::{Request, client::Daemon};
+use crate::control::Request;
+use crate::control::client::{Daemon, PATIENCE};
 use crate::doctor::gather::left;
 use crate::failure::{Failure, Status};
 use crate::strands::remove_left;
@@ -22,9 +24,16 @@ pub fn run() -> Result<(), Failure> {
     };
     let asked = daemon.ask(Request::Stop);
     // One that refuses stays; one that was killed meanwhile goes at once.
-    let longest = asked.is_err().then_some(MOMENT);
-    if !daemon.wait_until_gone(longest) {
-        return asked.map(drop);
+    let longest = if asked.is_err() { MOMENT } else { PATIENCE };
+    if !daemon.wait_until_gone(Some(longest)) {
+        asked?;
+        let (who, pid) = (daemon.who(), daemon.pid());
+        // Where nobody listens, it is waited for all the same.
+        let _ = writeln!(
+            io::stderr(),
+            "nawa: the daemon ({who}) has not ended yet; `kill -KILL {pid}` ends it, and `nawa down` then removes what it leaves"
+        );
+        daemon.wait_until_gone(None);
     }
     // Not of one that has been started since.
     if Daemon::find()?.is_none() {

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 /// A daemon that does not say how it is within this time, nor that it stops, is stopped itself (SIGSTOP) or stuck. Longer than it
 /// waits for its own threads.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(15);
 /// How often it is looked whether a name is free, and how long it is not.
 const LOOKS: usize = 100;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -64,7 +64,7 @@ impl Daemon {
     }
 
     /// Its number, for advice.
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.pid.map_or("PID".into(), |pid| pid.to_string())
     }
 
@@ -116,11 +116,14 @@ impl Daemon {
     /// Waits until the daemon's process is gone, and what it held with it. The kernel closes this connection when the process ends,
     /// and may close the control socket a moment later, which a `nawa up` would take for a daemon. False if that takes longer than
     /// `longest`.
-    pub fn wait_until_gone(mut self, longest: Option<Duration>) -> bool {
+    pub fn wait_until_gone(&mut self, longest: Option<Duration>) -> bool {
         let process = self.pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // A reset says the same as an end.
         let _ = self.stream.get_ref().set_read_timeout(longest);
-        let _ = self.stream.read_to_end(&mut Vec::new());
+        let read = self.stream.read_to_end(&mut Vec::new());
+        if read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            return false;
+        }
         let longest = longest.and_then(|time| Timespec::try_from(time).ok());
         let wait = |on: &mut [PollFd], time: Option<&Timespec>| poll(on, time).is_ok_and(|ready| ready > 0);
         match process {
