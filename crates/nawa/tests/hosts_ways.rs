@@ -651,3 +651,41 @@ fn a_daemon_that_is_killed_while_it_is_stopped_leaves_nothing() {
     down.wait().expect("it ends");
     assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
 }
+
+#[test]
+fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
+    let name = "a_reverse_path_filter_is_strict_again_behind_a_killed_daemon";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    let all = "/proc/sys/net/ipv4/conf/all/rp_filter";
+    shell(&net.van, &format!("echo 1 >{all}"));
+    let filter = || shell(&net.van, &format!("cat {all}")).trim().to_owned();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", "'0.0.0.0/0'", &path("l1", ""));
+    // By `down`, and by the next start.
+    for again in [false, true] {
+        let killed = Daemon::start(&net.van, &file);
+        assert_eq!(filter(), "2");
+        killed.signal(Signal::KILL);
+        assert_eq!(killed.wait(), None);
+        if again {
+            let van = Daemon::start(&net.van, &file);
+            van.signal(Signal::TERM);
+            assert_eq!(van.wait(), Some(0));
+        } else {
+            let down = output(&mut net.van.nawa(["down"]));
+            assert!(
+                common::stderr(&down).contains("removed what one that was killed had left: a routing rule")
+            );
+        }
+        assert_eq!(filter(), "1");
+    }
+    // Another user sees what he cannot remove.
+    Daemon::start(&net.van, &file).signal(Signal::KILL);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = common::copy_for_anybody(folder.path());
+    let nobody =
+        output(&mut net.van.command("setpriv", ["--reuid", "65534", "--clear-groups", &program, "down"]));
+    let said = common::stderr(&nobody);
+    assert!(said.contains("has left a routing rule") && said.contains("sudo"), "{said}");
+}

@@ -14,8 +14,8 @@ const MOMENT: Duration = Duration::from_millis(200);
 
 /// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
 /// and routes, XDP programs and the control socket), so a crash leaves nothing that would have to be removed here, but for
-/// the rules of a default route, the nftables of a flood in mode `kernel`, the namespace's default congestion control, and the filters of
-/// bicast and coding on kernels before 6.6. A reverse-path filter that was made loose stays so, for nobody knows what it was.
+/// the rules of a default route and its reverse-path filter, the nftables of a flood in mode `kernel`, the namespace's default congestion control, and the filters of
+/// bicast and coding on kernels before 6.6.
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
         let before = left();

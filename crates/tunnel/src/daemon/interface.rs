@@ -477,24 +477,26 @@ impl Drop for Hold {
     }
 }
 
-/// Removes the rules that a daemon that was killed has left in the calling thread's network namespace; how many. The first of
-/// a pair is no other program's where the second, with Nawa's own table, is there. What `held` holds stays so.
-pub fn remove_left(held: &Hold) -> usize {
-    let Ok(mut net) = Net::open() else { return 0 };
-    let mut left = 0;
+/// Removes the rules that a daemon that was killed has left in the calling thread's network namespace, and puts its reverse-path
+/// filter back. The first of a pair of rules is no other program's where the second, with Nawa's own table, is there. What `held`
+/// holds stays so.
+pub fn remove_left(held: &Hold) {
+    let Ok(mut net) = Net::open() else { return };
+    let mut killed = false;
     for v6 in [false, true] {
         for (priorities, unreachable) in [(PRIORITIES, false), (HELD, true)] {
             let [main, own] = rules(v6, priorities, 0, unreachable);
             // Whatever its mark was.
             if net.delete_rule(&Rule { unless_marked: None, ..own }).is_ok() {
-                left += 1 + usize::from(net.delete_rule(&main).is_ok());
+                drop(net.delete_rule(&main));
+                killed |= !unreachable;
             }
             // Of two that differ in their mark alone, either may be gone now.
             let again = held.rules.iter().filter(|rule| unreachable && rule.v6 == v6);
             again.for_each(|rule| drop(net.add_rule(rule)));
         }
     }
-    left
+    ReversePath::clear(killed);
 }
 
 /// Some addresses of a prefix, unlike each other.

@@ -4,7 +4,8 @@
 //! the path says that nothing comes in.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
 
 /// Where `rp_filter` is of each interface, of those to come, and of all. The greater of an interface's own and that of all counts.
 const FILTERS: &str = "/proc/sys/net/ipv4/conf";
@@ -12,6 +13,8 @@ const ALL: &str = "/proc/sys/net/ipv4/conf/all/rp_filter";
 /// Of the values 0 (off), 1 (strict) and 2 (loose).
 const STRICT: &str = "1";
 const LOOSE: &str = "2";
+/// Where it is kept what a daemon that is killed cannot put back: symbolic links, that of a network namespace by its number.
+const KEPT: &str = "/run/nawa";
 
 /// What the filter of all was before it was made loose.
 #[derive(Debug, Default)]
@@ -24,15 +27,29 @@ impl ReversePath {
         let each = || fs::read_dir(FILTERS).into_iter().flatten().flatten();
         let strict = || each().any(|one| read(&one.path().join("rp_filter")).as_deref() == Some(STRICT));
         let Some(before) = all.filter(|_| strict() && fs::write(ALL, LOOSE).is_ok()) else { return false };
-        self.0.get_or_insert(before);
+        let before = self.0.get_or_insert(before);
+        if let Some(kept) = kept() {
+            let _ = fs::remove_file(&kept);
+            let _ = fs::create_dir_all(KEPT).and_then(|()| symlink(before, kept));
+        }
         true
+    }
+
+    /// Makes it what it was before a daemon that was `killed` here. What is kept without one is of another namespace, whose number
+    /// this one has now: it is forgotten.
+    pub fn clear(killed: bool) {
+        let before = kept().and_then(|kept| fs::read_link(kept).ok()?.into_os_string().into_string().ok());
+        let _ = kept().map(fs::remove_file);
+        Self(before.filter(|_| killed)).put_back();
     }
 
     /// Makes it what it was. What somebody else has written since stays.
     pub fn put_back(&mut self) {
-        if let Some(before) = self.0.take().filter(|_| read(Path::new(ALL)).as_deref() == Some(LOOSE)) {
+        let Some(before) = self.0.take() else { return };
+        if read(Path::new(ALL)).as_deref() == Some(LOOSE) {
             let _ = fs::write(ALL, before);
         }
+        let _ = kept().map(fs::remove_file);
     }
 }
 
@@ -40,6 +57,11 @@ impl Drop for ReversePath {
     fn drop(&mut self) {
         self.put_back();
     }
+}
+
+fn kept() -> Option<PathBuf> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net").ok()?.ino();
+    Some(Path::new(KEPT).join(format!("rp_filter-{namespace}")))
 }
 
 fn read(of: &Path) -> Option<String> {
