@@ -168,10 +168,10 @@ fn of_two_addresses_of_a_name_the_one_that_answers_is_used() {
     net.server = back;
     net.pass(60 * S);
     assert!(net.peer(0).paths.iter().all(|path| path.state == "up"));
-    // And looks for the peer nowhere else then.
+    // And looks for the peer nowhere else then, but for a handshake.
     net.strays.clear();
     net.pass(60 * S);
-    assert!(net.strays.is_empty(), "{} datagrams to nowhere", net.strays.len());
+    assert!(net.strays.len() <= 2, "{} datagrams to nowhere", net.strays.len());
 }
 
 #[test]
