@@ -16,7 +16,7 @@ use crate::system::{Ready, System};
 use crate::workload::Sample;
 
 /// What `nawa lab list` shows of it.
-pub(crate) const EXPERIMENTS: [Entry; 1] = [Entry::new(
+pub(crate) const EXPERIMENTS: [Entry; 1] = [(
     "emulator",
     "the emulated links' own errors: by how much frames are late, and what of its rate a link carries",
     experiment,

@@ -14,14 +14,14 @@ pub use test::{Test, sctp_stacks};
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 8] = [
-    Entry::new("bicast-loss", experiments::ABOUT_LOSS, experiments::loss),
-    Entry::new("bicast-load", experiments::ABOUT_LOAD, experiments::load),
-    Entry::new("bicast-burst", experiments::ABOUT_BURST, experiments::burst),
-    Entry::new("bicast-uneven", experiments::ABOUT_UNEVEN, experiments::uneven),
-    Entry::new("bicast-cut", experiments::ABOUT_CUT, experiments::cut),
-    Entry::new("bicast-budget", experiments::ABOUT_BUDGET, experiments::budget),
-    Entry::new("bicast-dropping", experiments::ABOUT_DROPPING, experiments::dropping),
-    Entry::new("bicast-tcp", experiments::ABOUT_TCP, experiments::tcp),
+    ("bicast-loss", experiments::ABOUT_LOSS, experiments::loss),
+    ("bicast-load", experiments::ABOUT_LOAD, experiments::load),
+    ("bicast-burst", experiments::ABOUT_BURST, experiments::burst),
+    ("bicast-uneven", experiments::ABOUT_UNEVEN, experiments::uneven),
+    ("bicast-cut", experiments::ABOUT_CUT, experiments::cut),
+    ("bicast-budget", experiments::ABOUT_BUDGET, experiments::budget),
+    ("bicast-dropping", experiments::ABOUT_DROPPING, experiments::dropping),
+    ("bicast-tcp", experiments::ABOUT_TCP, experiments::tcp),
 ];
 
 /// What of it is drawn and judged.

@@ -25,21 +25,21 @@ pub(crate) const PICTURE: (&str, &Paper) = (field::DRAWING, &field::PAPER);
 
 /// The experiments: name, and in one line what each measures.
 pub fn list() -> Vec<(&'static str, &'static str)> {
-    STRANDS.iter().copied().flatten().map(|entry| (entry.name, entry.about)).collect()
+    STRANDS.iter().copied().flatten().map(|&(name, about, _)| (name, about)).collect()
 }
 
 /// The experiment `name` as `options` want it.
 pub fn find(name: &str, options: &RunOptions) -> Result<Experiment> {
-    let found = STRANDS.iter().copied().flatten().find(|entry| entry.name == name);
+    let found = STRANDS.iter().copied().flatten().find(|(own, ..)| *own == name);
     let unknown = || Error::BadInput(format!("no experiment is called `{name}`: `nawa lab list` names them"));
-    let entry = found.ok_or_else(unknown)?;
-    let experiment = (entry.make)(options)?;
+    let &(name, _, make) = found.ok_or_else(unknown)?;
+    let experiment = make(options)?;
     let is_given =
         |case: &Case| options.links.iter().any(|links| case.field("case").is_some_and(|own| own == links));
     if !options.links.is_empty() && !experiment.cases.iter().any(is_given) {
         return Err(Error::BadInput(format!("`{name}` has links of its own: --links is for `bond`")));
     }
-    Ok(Experiment { name: entry.name, ..experiment })
+    Ok(Experiment { name, ..experiment })
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use crate::paper::Paper;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 3] = [
-    Entry::new("coding-wait", experiments::ABOUT_WAIT, experiments::wait),
-    Entry::new("coding-gain", experiments::ABOUT_GAIN, experiments::gain),
-    Entry::new("coding-loss", experiments::ABOUT_LOSS, experiments::loss),
+    ("coding-wait", experiments::ABOUT_WAIT, experiments::wait),
+    ("coding-gain", experiments::ABOUT_GAIN, experiments::gain),
+    ("coding-loss", experiments::ABOUT_LOSS, experiments::loss),
 ];
 
 /// What of it is drawn and judged.

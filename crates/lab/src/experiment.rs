@@ -80,8 +80,8 @@ pub struct Ratio {
     pub of: &'static [(&'static str, &'static str)],
     /// Other fields in which the keys may differ.
     pub over: &'static [&'static str],
-    /// What is taken of several.
-    pub whole: Whole,
+    /// Of several the greatest is taken, and not their sum.
+    pub greatest: bool,
 }
 
 impl Ratio {
@@ -91,17 +91,8 @@ impl Ratio {
         metric: &'static str,
         of: &'static [(&'static str, &'static str)],
     ) -> Self {
-        Self { name, metric, of, over: &[], whole: Whole::Sum }
+        Self { name, metric, of, over: &[], greatest: false }
     }
-}
-
-/// What is taken of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whole {
-    /// The greatest of all.
-    Greatest,
-    /// All together.
-    Sum,
 }
 
 /// One thing that is measured.
@@ -230,19 +221,5 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 /// Makes an experiment as a run asks for it.
 pub type Make = fn(&RunOptions) -> Result<Experiment>;
 
-/// An experiment as a strand offers it.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// As `nawa lab run` takes it.
-    pub name: &'static str,
-    /// In one line what it measures.
-    pub about: &'static str,
-    /// Makes it.
-    pub make: Make,
-}
-
-impl Entry {
-    pub(crate) const fn new(name: &'static str, about: &'static str, make: Make) -> Self {
-        Self { name, about, make }
-    }
-}
+/// An experiment as a strand offers it: its name, as `nawa lab run` takes it, in one line what it measures, and what makes it.
+pub type Entry = (&'static str, &'static str, Make);

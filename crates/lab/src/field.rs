@@ -25,7 +25,7 @@ use system::System;
 pub use trial::Trial;
 
 /// What `nawa lab list` shows of it.
-pub(crate) const EXPERIMENTS: [Entry; 1] = [Entry::new("field", ABOUT, experiment)];
+pub(crate) const EXPERIMENTS: [Entry; 1] = [("field", ABOUT, experiment)];
 
 const ABOUT: &str = "a convoy of four vehicles on a mesh with four bad uplinks: all strands at once, each left out, and stock Linux";
 

@@ -14,11 +14,11 @@ pub use case::Flows;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 5] = [
-    Entry::new("flight-wired", constant::ABOUT, constant::wired),
-    Entry::new("flight-loss", constant::ABOUT_LOSS, constant::loss),
-    Entry::new("flight-fairness", fairness::ABOUT, fairness::experiment),
-    Entry::new("flight-radio", radio::ABOUT, radio::experiment),
-    Entry::new("flight-field", field::ABOUT, field::experiment),
+    ("flight-wired", constant::ABOUT, constant::wired),
+    ("flight-loss", constant::ABOUT_LOSS, constant::loss),
+    ("flight-fairness", fairness::ABOUT, fairness::experiment),
+    ("flight-radio", radio::ABOUT, radio::experiment),
+    ("flight-field", field::ABOUT, field::experiment),
 ];
 
 /// What of it is drawn and judged.

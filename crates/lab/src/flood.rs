@@ -14,10 +14,10 @@ use crate::paper::Paper;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 4] = [
-    Entry::new("flood-relay", relay::ABOUT, relay::experiment),
-    Entry::new("flood-breakdown", breakdown::ABOUT, breakdown::experiment),
-    Entry::new("flood-rate", rate::ABOUT, rate::experiment),
-    Entry::new("flood-reach", reach::ABOUT, reach::experiment),
+    ("flood-relay", relay::ABOUT, relay::experiment),
+    ("flood-breakdown", breakdown::ABOUT, breakdown::experiment),
+    ("flood-rate", rate::ABOUT, rate::experiment),
+    ("flood-reach", reach::ABOUT, reach::experiment),
 ];
 
 /// What of it is drawn and judged.

@@ -309,7 +309,7 @@ fn field<'f, N: AsRef<str>, T>(fields: &'f [(N, T)], name: &str) -> Option<&'f T
     fields.iter().find(|(known, _)| known.as_ref() == name).map(|(_, value)| value)
 }
 
-fn distinct(mut names: Vec<&str>) -> Vec<&str> {
+pub(crate) fn distinct(mut names: Vec<&str>) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     names.retain(|name| seen.insert(*name));
     names

@@ -13,11 +13,11 @@ use crate::paper::Paper;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 5] = [
-    Entry::new("bond", bond::ABOUT, bond::experiment),
-    Entry::new("demo", files::ABOUT, files::experiment),
-    Entry::new("tunnel", flow::ABOUT, flow::experiment),
-    Entry::new("tunnel-events", files::ABOUT_EVENTS, files::events),
-    Entry::new("tunnel-hostile", hostile::ABOUT, hostile::experiment),
+    ("bond", bond::ABOUT, bond::experiment),
+    ("demo", files::ABOUT, files::experiment),
+    ("tunnel", flow::ABOUT, flow::experiment),
+    ("tunnel-events", files::ABOUT_EVENTS, files::events),
+    ("tunnel-hostile", hostile::ABOUT, hostile::experiment),
 ];
 
 /// What of the paper is drawn and judged, and the project's own goals.

@@ -17,7 +17,7 @@ use crate::bicast::transfer::{self, Program, Running};
 use crate::call::{self, Call};
 use crate::clock;
 use crate::error::{Doing, Result};
-use crate::flows::pipes::make_with;
+use crate::flows::pipes::{listen, make_with};
 use crate::namespace::Namespace;
 
 /// The ports of the hub.
@@ -69,8 +69,8 @@ impl Traffic {
         let received = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
         let [down, up] = received.clone();
         let serve = |port, work: Box<Work>| {
-            let listener =
-                hub.run(|| listen(port, way.multipath))?.doing(|| format!("listen at port {port}"))?;
+            let listener = hub.run(|| listen((Ipv4Addr::UNSPECIFIED, port).into(), None, way.multipath))?;
+            let listener = TcpListener::from(listener.doing(|| format!("listen at port {port}"))?);
             Background::start("served", move |over| serve(&listener, over, &*work))
         };
         let servers = [
@@ -109,16 +109,6 @@ impl Traffic {
         let answers = self.interactive.stop().unwrap_or_default();
         Ok(Outcome { bytes, answers, call: self.call.stop()? })
     }
-}
-
-fn listen(port: u16, multipath: bool) -> io::Result<TcpListener> {
-    let socket = make_with(SocketFlags::CLOEXEC, multipath)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
-    rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
-    rustix::net::listen(&socket, 8)?;
-    let listener = TcpListener::from(socket);
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// Connects from a namespace.

@@ -64,16 +64,16 @@ const ABOUT_THIS: [&str; 4] = [
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let cases = cases(&GRIDS, options.size, |cell| {
-        let setup = Setup { rate_kbps: cell.get("rate_kbps")? };
+        let kbps = cell.get("rate_kbps")?;
         let until = STARTS + Duration::from_secs(cell.get("time_s")?);
         let each = std::iter::repeat_n(flow(cell.text("cc")), cell.get::<usize>("flows")?.max(1));
         let (flows, [up, down]) = match cell.text("queue") {
-            "" => (each.collect(), setup.link(cell.text("case"))),
+            "" => (each.collect(), link(kbps, cell.text("case"))),
             queue => {
                 let shared = |flow| FlowSpec { start: [Duration::ZERO, STARTS], ..flow };
                 let against = cell.text(if cell.text("against") == "itself" { "cc" } else { "against" });
                 let others = each.clone().map(|_| flow(against));
-                (each.chain(others).map(shared).collect::<Vec<_>>(), [setup.queue(queue), setup.fixed()])
+                (each.chain(others).map(shared).collect::<Vec<_>>(), [bottleneck(kbps, queue), plain(kbps)])
             }
         };
         let test = FlowTest::lasting(flows, STARTS, until);
@@ -86,75 +86,62 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     Ok(Experiment { side_by_side, ..experiment_of(cases, options.size.of(1, 1, 5), &[], &ABOUT_THIS) })
 }
 
-#[derive(Clone, Copy)]
-struct Setup {
-    rate_kbps: u64,
+fn packets(kbps: u64, bdp: f64) -> Queue {
+    let one = kbps as f64 * 125.0 * RTT.as_secs_f64() / FRAME as f64;
+    Queue::Packets((bdp * one).round().max(1.0) as usize)
 }
 
-impl Setup {
-    fn rate(self) -> Bitrate {
-        Bitrate::from_bps(self.rate_kbps * 1000)
-    }
+/// Half of the RTT, and two BDP of buffer.
+fn plain(kbps: u64) -> LinkConfig {
+    fixed(kbps as f64 / 1e3, RTT / 2, packets(kbps, 2.0))
+}
 
-    fn packets(self, bdp: f64) -> Queue {
-        let one = self.rate_kbps as f64 * 125.0 * RTT.as_secs_f64() / FRAME as f64;
-        Queue::Packets((bdp * one).round().max(1.0) as usize)
-    }
-
-    /// Half of the RTT, and two BDP of buffer.
-    fn fixed(self) -> LinkConfig {
-        fixed(self.rate().as_mbps(), RTT / 2, self.packets(2.0))
-    }
-
-    fn queue(self, name: &str) -> LinkConfig {
-        let link = self.fixed();
-        match name.split_once('-') {
-            Some(("packets", packets)) => {
-                LinkConfig { queue: Queue::Packets(packets.parse().unwrap_or(1)), ..link }
-            }
-            Some(_) => link,
-            None if name == "policer" => {
-                let burst = ByteCount(50 * FRAME as u64);
-                let policer = Some(PolicerConfig { rate: self.rate(), burst });
-                LinkConfig { policer, capacity: Capacity::Unlimited, ..link }
-            }
-            None => {
-                let aqm = if name == "pie" { Aqm::PIE } else { Aqm::CODEL };
-                LinkConfig { aqm: Some(aqm), queue: self.packets(10.0), ..link }
-            }
+fn bottleneck(kbps: u64, name: &str) -> LinkConfig {
+    let link = plain(kbps);
+    match name.split_once('-') {
+        Some(("packets", packets)) => {
+            LinkConfig { queue: Queue::Packets(packets.parse().unwrap_or(1)), ..link }
+        }
+        Some(_) => link,
+        None if name == "policer" => {
+            let (rate, burst) = (Bitrate::from_bps(kbps * 1000), ByteCount(50 * FRAME as u64));
+            LinkConfig { policer: Some(PolicerConfig { rate, burst }), capacity: Capacity::Unlimited, ..link }
+        }
+        None => {
+            let aqm = if name == "pie" { Aqm::PIE } else { Aqm::CODEL };
+            LinkConfig { aqm: Some(aqm), queue: packets(kbps, 10.0), ..link }
         }
     }
+}
 
-    /// The ways there and back.
-    fn link(self, name: &str) -> [LinkConfig; 2] {
-        let (up, down, ms) = (self.fixed(), self.fixed(), Duration::from_millis);
-        let steps =
-            |steps: &[(u64, u64)]| steps.iter().map(|&(s, delay)| (ms(1000 * s), ms(delay))).collect();
-        match name {
-            "bunched" => [up, LinkConfig { capacity: in_turns(ms(15), ms(1), 100 * self.rate_kbps), ..down }],
-            "suspended" => {
-                let capacity = in_turns(ms(166), ms(1834), self.rate_kbps);
-                [LinkConfig { capacity: capacity.clone(), ..up }, LinkConfig { capacity, ..down }]
-            }
-            "step" => [
-                LinkConfig { delay: ms(10), ..up },
-                LinkConfig { delay_steps: steps(&[(20, 10), (20, 90)]), ..down },
-            ],
-            "starlink" => [
-                LinkConfig { delay: ms(15), jitter: Jitter::Uniform(ms(7)), ..up },
-                LinkConfig { delay_steps: steps(&[(15, 15), (15, 45), (15, 30), (15, 65)]), ..down },
-            ],
-            "jitter" => [
-                LinkConfig { delay: ms(10), jitter: Jitter::HalfNormal(ms(10)), ..up },
-                LinkConfig { delay: ms(10), ..down },
-            ],
-            "reorder" => {
-                let half = Probability::new(0.5).unwrap_or(Probability::ZERO);
-                let reorder = Some(Reorder { probability: half, extra_delay: ms(25) });
-                [LinkConfig { delay: ms(20), reorder, ..up }, down]
-            }
-            _ => [up, down],
+/// The ways there and back.
+fn link(kbps: u64, name: &str) -> [LinkConfig; 2] {
+    let (up, down, ms) = (plain(kbps), plain(kbps), Duration::from_millis);
+    let steps = |steps: &[(u64, u64)]| steps.iter().map(|&(s, delay)| (ms(1000 * s), ms(delay))).collect();
+    match name {
+        "bunched" => [up, LinkConfig { capacity: in_turns(ms(15), ms(1), 100 * kbps), ..down }],
+        "suspended" => {
+            let capacity = in_turns(ms(166), ms(1834), kbps);
+            [LinkConfig { capacity: capacity.clone(), ..up }, LinkConfig { capacity, ..down }]
         }
+        "step" => [
+            LinkConfig { delay: ms(10), ..up },
+            LinkConfig { delay_steps: steps(&[(20, 10), (20, 90)]), ..down },
+        ],
+        "starlink" => [
+            LinkConfig { delay: ms(15), jitter: Jitter::Uniform(ms(7)), ..up },
+            LinkConfig { delay_steps: steps(&[(15, 15), (15, 45), (15, 30), (15, 65)]), ..down },
+        ],
+        "jitter" => [
+            LinkConfig { delay: ms(10), jitter: Jitter::HalfNormal(ms(10)), ..up },
+            LinkConfig { delay: ms(10), ..down },
+        ],
+        "reorder" => {
+            let half = Probability::new(0.5).unwrap_or(Probability::ZERO);
+            let reorder = Some(Reorder { probability: half, extra_delay: ms(25) });
+            [LinkConfig { delay: ms(20), reorder, ..up }, down]
+        }
+        _ => [up, down],
     }
 }
 

@@ -59,7 +59,8 @@ impl Pipes {
         bytes: Option<u64>,
         (buffer, window): (Option<u32>, Option<u32>),
     ) -> Result<()> {
-        let listener = host.run(|| listen(address, buffer))?.doing(|| format!("listen at {address}"))?;
+        let listener =
+            host.run(|| listen(address, buffer, false))?.doing(|| format!("listen at {address}"))?;
         // What has been advertised once is not taken back: the first window has to be small too.
         let limited = window.map_or(Ok(()), |window| tcp::clamp_window(&listener, window));
         limited.doing(|| "limit a receiver's window".into())?;
@@ -150,13 +151,14 @@ impl Pipe {
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Listens in the calling thread's namespace. The connections accepted from it have the receive buffer given, in bytes.
-fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Result<OwnedFd> {
-    let socket = make_with(FLAGS, false)?;
+pub(crate) fn listen(at: SocketAddr, receive_buffer: Option<u32>, multipath: bool) -> io::Result<OwnedFd> {
+    let socket = make_with(FLAGS, multipath)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
     if let Some(bytes) = receive_buffer {
         sockopt::set_socket_recv_buffer_size_force(&socket, bytes as usize)?;
     }
-    bind(&socket, &address)?;
-    rustix::net::listen(&socket, 1)?;
+    bind(&socket, &at)?;
+    rustix::net::listen(&socket, 8)?;
     Ok(socket)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Report, field};
-use crate::experiment::{Fields, Ratio, Whole, plain};
+use crate::experiment::{Fields, Ratio, plain};
 
 impl Report<'_> {
     /// Adds the experiment's ratios to the samples that have one.
@@ -44,10 +44,8 @@ impl Report<'_> {
     fn whole(&self, ratio: &Ratio, group: &[usize], repeat: usize) -> Option<f64> {
         let values: Vec<f64> =
             group.iter().map(|&case| self.value(ratio, case, repeat)).collect::<Option<_>>()?;
-        values.into_iter().reduce(match ratio.whole {
-            Whole::Greatest => f64::max,
-            Whole::Sum => |one, other| one + other,
-        })
+        let of: fn(f64, f64) -> f64 = if ratio.greatest { f64::max } else { |one, other| one + other };
+        values.into_iter().reduce(of)
     }
 
     fn value(&self, ratio: &Ratio, case: usize, repeat: usize) -> Option<f64> {

@@ -10,7 +10,7 @@ use link::Bitrate;
 
 use crate::axes::{Cell, FULL, Grid, NORMAL, PAPER, QUICK, cells};
 use crate::error::Result;
-use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size, Whole};
+use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
 use crate::iperf::Direction;
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
@@ -54,15 +54,11 @@ const LINKS: &[(&str, &str)] = &[("system", "link*")];
 const MPTCP: &[(&str, &str)] = &[("system", "mptcp*")];
 
 const RATIOS: [Ratio; 5] = [
-    Ratio { whole: Whole::Greatest, ..Ratio::new("of_best_link", "goodput_mbps", LINKS) },
+    Ratio { greatest: true, ..Ratio::new("of_best_link", "goodput_mbps", LINKS) },
     Ratio::new("of_sum", "goodput_mbps", LINKS),
     Ratio::new("of_mptcp", "goodput_mbps", MPTCP),
-    Ratio {
-        whole: Whole::Greatest,
-        over: &["cc"],
-        ..Ratio::new("of_best_link_any_cc", "goodput_mbps", LINKS)
-    },
-    Ratio { whole: Whole::Greatest, over: &["cc"], ..Ratio::new("of_mptcp_any_cc", "goodput_mbps", MPTCP) },
+    Ratio { greatest: true, over: &["cc"], ..Ratio::new("of_best_link_any_cc", "goodput_mbps", LINKS) },
+    Ratio { greatest: true, over: &["cc"], ..Ratio::new("of_mptcp_any_cc", "goodput_mbps", MPTCP) },
 ];
 
 /// The sum of links' rates up to which cases run beside each other without a change of ratios (docs/lab.md).

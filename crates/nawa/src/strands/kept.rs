@@ -123,8 +123,11 @@ mod tests {
         let (mut kept, mut ends) = (Kept::new(Strand::Relay, ()), Vec::new());
         for _ in 0..2 {
             kept.stop();
-            let started = kept.restart(&events, |(), ended| Ok(ends.push(ended)));
-            started.expect("it starts");
+            let start = |(): &_, ended| {
+                ends.push(ended);
+                Ok(())
+            };
+            kept.restart(&events, start).expect("it starts");
         }
         ends.into_iter().for_each(|ended: Ended| ended("gone".into()));
         let lives = told.try_iter().map(|event| match event {
