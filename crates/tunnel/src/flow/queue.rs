@@ -26,7 +26,7 @@ use crate::flow::window::{Allowed, Window};
 const MIN_RTT: Duration = Duration::from_millis(100);
 /// What waits is to wait no longer than this, or a share of the quickest round trip. RFC 8289 §4.3 has 5 to 10 % of the
 /// interval, for many flows.
-const MIN_TARGET: Duration = Duration::from_millis(20);
+pub const MIN_TARGET: Duration = Duration::from_millis(20);
 const TARGET_SHARE: u32 = 4;
 /// Below so many bytes nothing is dropped: there is no queue to speak of.
 const LITTLE: usize = 2 * 1500;
@@ -118,6 +118,11 @@ impl Flow {
     /// Whether the flow that was here last has ended, as far as can be told: what it sent has arrived or is given up.
     fn is_free(&self, now: Duration) -> bool {
         self.name.is_none() || (self.packets.is_empty() && now >= self.sent.1 + MEMORY)
+    }
+
+    /// What the flow that was here last has left says nothing of the next.
+    fn begin(&mut self, now: Duration) {
+        *self = Flow { sent: (0.0, now), listed: self.listed, deficit: self.deficit, ..Flow::default() };
     }
 
     fn recent(&self, now: Duration) -> f64 {
@@ -252,10 +257,13 @@ impl FlowQueue {
         let hash = ip.as_ref().map_or(0, |ip| packet::flow_hash(ip, self.seed));
         let at = self.place(now, hash);
         let flow = &mut self.flows[at];
-        flow.window.handle_sent(hash, ip.as_ref().and_then(Tcp::parse).as_ref());
         if flow.name.is_none_or(|(known, _)| known != hash) {
+            if flow.is_free(now) {
+                flow.begin(now);
+            }
             flow.name = ip.as_ref().map(|ip| (hash, FlowName::of(ip)));
         }
+        flow.window.handle_sent(hash, ip.as_ref().and_then(Tcp::parse).as_ref());
         flow.bytes += packet.len();
         self.bytes += packet.len();
         match flow.packets.back_mut().filter(|last| packet::says_all_of(packet, &last.packet)) {
@@ -287,8 +295,8 @@ impl FlowQueue {
         let at = self.place(now, hash);
         // What the other end begins has its place from now on, or the next that it begins would take the same.
         if segment.flags() & (tcp::SYN | tcp::ACK) == tcp::SYN && self.flows[at].is_free(now) {
-            (self.flows[at].name, self.flows[at].sent) =
-                (Some((hash, FlowName::of(&ip).reverse())), (0.0, now));
+            self.flows[at].begin(now);
+            self.flows[at].name = Some((hash, FlowName::of(&ip).reverse()));
         }
         let target = self.target + self.allowance(now, at);
         let bytes = self.rate / self.busy.max(1) as f64 * target.as_secs_f64();
@@ -514,6 +522,28 @@ mod tests {
         q.push(MS, &packet(2, 0, 99));
         let next: Vec<_> = (0..2).filter_map(|_| pop(&mut q, MS)).map(|n| n.packet[999]).collect();
         assert!(next.contains(&99), "{next:?}");
+    }
+
+    #[test]
+    fn a_flow_begins_with_nothing_of_the_one_before() {
+        let mut q = FlowQueue::new(1, MAX_BYTES);
+        let place = *places(&mut q, MS, 1..2).first().expect("its place");
+        let later = 2 * MEMORY;
+        let set = place - place % WAYS;
+        for other in (set..set + WAYS).filter(|other| *other != place) {
+            q.flows[other].begin(later);
+            q.flows[other].name = q.flows[place].name.map(|(_, name)| (0, name));
+        }
+        let of = |port: u16| {
+            let mut packet = packet(0, 0, 0);
+            packet[20..22].copy_from_slice(&port.to_be_bytes());
+            packet
+        };
+        let hash = |packet: &[u8]| packet::flow_hash(&Ip::parse(packet).expect("a packet"), q.seed);
+        let next = (2..).map(of).find(|packet| hash(packet) as usize % FLOWS / WAYS == place / WAYS);
+        assert!(q.flows[place].recent(later) > 100.0);
+        q.push(later, &next.expect("a flow of this set"));
+        assert_eq!((q.flows[place].packets.len(), q.flows[place].recent(later)), (1, 0.0));
     }
 
     /// The places of the flows with these ports, of which each sends a packet.
