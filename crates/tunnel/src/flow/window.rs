@@ -80,19 +80,20 @@ impl Window {
     /// say that as well. Slow start ends where eight in a round trip find it longer than before (HyStart++, RFC 9406 §4.2; Linux
     /// takes nine), which over several paths says only that a slower one has come into use.
     pub fn passes(&mut self, flow: u64, segment: &Tcp<'_>) -> bool {
+        if self.flow != flow || self.scale.is_none() {
+            return true;
+        }
         let ack = segment.acknowledgment();
         let plain = segment.payload().is_empty()
             && segment.flags() & !tcp::PSH == tcp::ACK
             && segment.sack_blocks() == 0;
         let step = ack.wrapping_sub(self.passed);
-        let known = self.flow == flow && self.scale.is_some();
         let more = is_after(ack, self.returned);
         if more {
             self.returned = ack;
         }
         let little = self.next.wrapping_sub(self.passed) <= FEW || ack == self.next;
-        let passes =
-            !known || !plain || !more || little || step >= self.next.wrapping_sub(self.passed) / PER_ROUND;
+        let passes = !plain || !more || little || step >= self.next.wrapping_sub(self.passed) / PER_ROUND;
         if passes && is_after(ack, self.passed) {
             self.passed = ack;
         }
@@ -309,6 +310,16 @@ mod tests {
             assert_eq!(returned(&mut w, 300 * MS, ack, 60_000, 1000), None);
         }
         assert_eq!(w.acknowledged, ISN);
+    }
+
+    #[test]
+    fn acknowledgements_of_another_flow_say_nothing() {
+        let mut w = connected();
+        send(&mut w, tcp::ACK, ISN, 20_000);
+        let ack = |of: u32| segment(tcp::ACK, 0, ISN.wrapping_add(of), 60_000, 0);
+        // Had it counted, what is acknowledged next would be old.
+        assert!(w.passes(2, &parse(&ack(19_000))));
+        assert!(!w.passes(1, &parse(&ack(100))));
     }
 
     #[test]
