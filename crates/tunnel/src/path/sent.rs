@@ -254,6 +254,8 @@ impl Sent {
     /// The path is about to be forgotten, or there is no way to send on it any more: everything in flight is handed back as lost.
     pub fn abandon(&mut self, out: &mut Outcome) {
         (0..self.packets.len()).for_each(|i| self.lose(i, false, out));
+        // Nothing has swallowed these.
+        self.swallowed.0 = 0;
         self.find_oldest();
     }
 

@@ -294,6 +294,10 @@ fn an_outage_is_no_smaller_mtu() {
     send_sized(&mut s, 100, (24..28).map(|n| 50 * n));
     report(&mut s, 1400, &[(24, 27)]);
     assert!(s.take_swallowing());
+    // What a path that leads elsewhere hands back has vanished nowhere.
+    send_sized(&mut s, 1400, (28..44).map(|n| 50 * n));
+    s.handle_move(true, &mut Outcome::default());
+    assert!(!s.take_swallowing());
 }
 
 #[test]
