@@ -296,10 +296,10 @@ impl Peer {
             if path.address().is_none_or(|address| !address.is_same_place(from)) {
                 continue;
             }
-            path.handle_trouble(now, Why::Limited(from.remote));
             if !path.jar.accept(now, reply) {
                 continue;
             }
+            path.handle_trouble(now, Why::Limited(from.remote));
             let (Some(again), Some(to)) = (self.sessions.repeat_initiation(), path.address().copied()) else {
                 continue;
             };
