@@ -56,7 +56,7 @@ const LIKELY: f64 = 20.0;
 /// Bytes of a full packet.
 const PACKET: f64 = 1400.0;
 /// Markers keep at least this distance.
-const SHORTEST_MARKER: Duration = Duration::from_millis(20);
+pub const SHORTEST_MARKER: Duration = Duration::from_millis(20);
 
 fn micros(t: Duration) -> i64 {
     i64::try_from(t.as_micros()).unwrap_or(i64::MAX / 4)
@@ -309,7 +309,7 @@ impl Path {
         }
     }
 
-    /// Where it leads, it answers again.
+    /// The path answers where it leads: the peer is not looked for elsewhere any more.
     pub fn end_look(&mut self) {
         self.places.end_look();
     }

@@ -11,8 +11,9 @@ use crate::flow::queue::{Head, Next};
 use crate::flow::unconfirmed::{Resend, Unconfirmed, Way};
 use crate::handshake::sessions::Session;
 use crate::path::recv_enqueue::{Received, micros};
+use crate::path::rtt::INITIAL_RTT;
 use crate::path::sent::Content;
-use crate::path::{MIN_INNER_MTU, Path};
+use crate::path::{MIN_INNER_MTU, Path, SHORTEST_MARKER};
 use crate::schedule::choice::{Want, best_tier, choose, explain, has_room, seen, tier_of};
 use crate::schedule::xmit;
 use crate::wire::frame::{self, Data, Order, Piece, Report};
@@ -30,11 +31,8 @@ const LONGEST_REPORT: f64 = 0.5;
 const AROUND: usize = 28;
 /// So many packets are reported at once.
 const REPORT_PACKETS: u32 = 128;
-/// Markers follow the last packet on a path after this (`paper`: gaps wait for them; `auto`: they measure).
-const MARKER_PAPER: Duration = Duration::from_millis(20);
+/// Markers follow the last packet on a path after this, in `auto`: they measure. In `paper`, where gaps wait for them, as soon as may be.
 const MARKER_AUTO: Duration = Duration::from_millis(100);
-/// Of a path whose round trip was never measured.
-const UNKNOWN_RTT: Duration = Duration::from_secs(1);
 /// Backups help paths that lose a greater share.
 const MOST_LOST: f64 = 0.5;
 /// What little is sent goes over a second path as well where the first loses a greater share, in all this much of the bytes.
@@ -541,7 +539,7 @@ impl Peer {
         let quiet = |p: &Path| now.saturating_sub(p.received.last_arrival().unwrap_or_default());
         let late = |i: &usize| {
             let path = &self.paths[*i];
-            let rtt = path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT).mul_f64(1.0 + path.sent.rate.loss());
+            let rtt = path.sent.rtt().smoothed().unwrap_or(INITIAL_RTT).mul_f64(1.0 + path.sent.rate.loss());
             let unused = path.cost.metered && path.received.unreported().0 <= 1;
             let spared = if path.is_kept() || unused { MARKER_LONGEST } else { Duration::ZERO };
             (path.sent.silences(), rtt + quiet(path) + spared)
@@ -594,7 +592,7 @@ fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing,
         train.notes.iter_mut().for_each(|notes| notes.join(packet));
     }
     path.virtual_time += path.payload_size(packet.len()) as f64 / path.weight.get().max(1e-3);
-    path.restart_marker(now, if resends { MARKER_AUTO } else { MARKER_PAPER });
+    path.restart_marker(now, if resends { MARKER_AUTO } else { SHORTEST_MARKER });
     Way { path: path.id, due: now + path.sent.report_expected_in() }
 }
 

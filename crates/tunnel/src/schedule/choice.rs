@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use super::xmit;
 use crate::config::{MAX_PREFER, Scheduler};
+use crate::flow::queue::MIN_TARGET;
 use crate::path::Path;
 
 /// The tier of what may be tried when there is neither a path in use nor a backup.
 pub const LAST_RESORT: u8 = 2;
-
-/// Paths are full when what waits for them waits for longer than this: half of what the queue before them lets a flow wait for
-/// at least, so that it is noticed before the flow is told to send less.
-const FULL: Duration = Duration::from_millis(10);
 
 /// Paths in use, backups, and what may be tried when there is neither.
 pub fn tier_of(path: &Path) -> Option<u8> {
@@ -79,8 +76,8 @@ pub fn choose(
     }
 }
 
-/// The greatest `prefer` of the paths to be used: those with lower ones alone, unless what waits here would wait for longer than
-/// [`FULL`] for them.
+/// The greatest `prefer` of the paths to be used: those with lower ones alone, unless what waits here would wait for them for longer
+/// than half of what the queue before them lets a flow wait for at least: so it is noticed before the flow is told to send less.
 fn level(paths: &mut dyn Iterator<Item = &Path>, backlog: usize) -> u8 {
     let mut rates = [None; MAX_PREFER as usize + 1];
     for path in paths {
@@ -90,7 +87,7 @@ fn level(paths: &mut dyn Iterator<Item = &Path>, backlog: usize) -> u8 {
     for (prefer, rate) in (0..).zip(rates) {
         let Some(rate) = rate else { continue };
         (sum, last) = (sum + rate, prefer);
-        if backlog as f64 <= sum * FULL.as_secs_f64() {
+        if backlog as f64 <= sum * MIN_TARGET.as_secs_f64() / 2.0 {
             break;
         }
     }
