@@ -9,16 +9,27 @@ use crate::wire::frame::{MAX_RANGES, Report};
 
 /// Ranges of received sequences that are remembered, more than one report holds.
 const MEMORY: usize = 2 * MAX_RANGES;
+/// The newest ranges are always reported: what came before an outage may never have been.
+const NEWEST: usize = 4;
 /// A clock's low 32 bits in µs.
 pub fn micros(t: Duration) -> u32 {
     t.as_micros() as u32
 }
 
+/// Sequences that arrived, without a gap.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    low: u64,
+    high: u64,
+    /// When the last of them arrived.
+    grew: Duration,
+}
+
 /// The receiving side of one path.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// The largest first, disjoint and not adjacent, and when each grew last.
-    ranges: VecDeque<(u64, u64, Duration)>,
+    /// The largest first, disjoint and not adjacent.
+    ranges: VecDeque<Range>,
     arrival: Duration,
     bytes: u64,
     packets: u64,
@@ -34,7 +45,7 @@ impl Received {
     ///
     /// True if none with a larger sequence came before.
     pub fn handle_packet(&mut self, now: Duration, sequence: u64, bytes: usize, reportable: bool) -> bool {
-        let newest = self.ranges.front().is_none_or(|range| sequence > range.1);
+        let newest = self.ranges.front().is_none_or(|range| sequence > range.high);
         if newest {
             self.arrival = now;
         }
@@ -82,30 +93,30 @@ impl Received {
 
     /// What to feed back; `None` if nothing was ever received.
     pub fn report(&mut self, now: Duration, path: u16) -> Option<Report> {
-        let newest = *self.ranges.front()?;
+        self.ranges.front()?;
         (self.unreported, self.first_unreported) = (0, None);
-        // What has been reported for so long is no news: its sender has sent anew what it missed. What is lost leaves a gap for ever, and
-        // a thin way back has little room.
-        let is_news = |range: &&(u64, u64, Duration)| **range == newest || now < range.2 + DEADLINE;
-        let ranges = self.ranges.iter().filter(is_news).take(MAX_RANGES);
+        // A range that grew longer ago is left out: its sender has given up by then what it heard nothing of. Losses leave gaps that nothing
+        // fills, and would fill each report, for which a thin way back has little room.
+        let recent = |(at, range): &(usize, &Range)| *at < NEWEST || now < range.grew + DEADLINE;
+        let ranges = self.ranges.iter().enumerate().filter(recent).take(MAX_RANGES);
         Some(Report {
             path,
             arrival: micros(self.arrival),
             report_delay: u32::try_from(now.saturating_sub(self.arrival).as_micros()).unwrap_or(u32::MAX),
             bytes: self.bytes,
             delay: std::mem::take(&mut self.delay).summary(),
-            ranges: ranges.map(|&(low, high, _)| low..=high).collect(),
+            ranges: ranges.map(|(_, range)| range.low..=range.high).collect(),
         })
     }
 
     fn add(&mut self, now: Duration, sequence: u64) {
         // Nearly always the first range grows; a late packet is found near the front.
-        let at = self.ranges.iter().position(|r| r.0 <= sequence + 1).unwrap_or(self.ranges.len());
+        let at = self.ranges.iter().position(|r| r.low <= sequence + 1).unwrap_or(self.ranges.len());
         match self.ranges.get_mut(at) {
-            Some(r) if sequence <= r.1 && sequence >= r.0 => return,
-            Some(r) if sequence == r.1 + 1 => (r.1, r.2) = (sequence, now),
-            Some(r) if sequence + 1 == r.0 => (r.0, r.2) = (sequence, now),
-            _ => self.ranges.insert(at, (sequence, sequence, now)),
+            Some(r) if sequence <= r.high && sequence >= r.low => return,
+            Some(r) if sequence == r.high + 1 => (r.high, r.grew) = (sequence, now),
+            Some(r) if sequence + 1 == r.low => (r.low, r.grew) = (sequence, now),
+            _ => self.ranges.insert(at, Range { low: sequence, high: sequence, grew: now }),
         }
         self.join(at);
         self.ranges.truncate(MEMORY);
@@ -115,9 +126,9 @@ impl Received {
     fn join(&mut self, at: usize) {
         for upper in [at, at.wrapping_sub(1)] {
             if let (Some(&u), Some(&l)) = (self.ranges.get(upper), self.ranges.get(upper.wrapping_add(1)))
-                && l.1 + 1 >= u.0
+                && l.high + 1 >= u.low
             {
-                self.ranges[upper] = (l.0, u.1, u.2.max(l.2));
+                self.ranges[upper] = Range { low: l.low, grew: u.grew.max(l.grew), ..u };
                 self.ranges.remove(upper + 1);
             }
         }
@@ -174,10 +185,10 @@ mod tests {
         let mut r = Received::default();
         receive(&mut r, &(0..80).step_by(2).collect::<Vec<_>>());
         assert_eq!(r.report(DEADLINE / 2, 0).expect("something came").ranges.len(), MAX_RANGES);
-        assert_eq!(r.report(DEADLINE, 0).expect("something came").ranges, [78..=78]);
+        assert_eq!(r.report(DEADLINE, 0).expect("something came").ranges.len(), NEWEST);
         // What fills one is news again.
         r.handle_packet(DEADLINE, 41, 1, true);
-        assert_eq!(r.report(DEADLINE, 0).expect("something came").ranges, [78..=78, 40..=42]);
+        assert_eq!(r.report(DEADLINE, 0).expect("something came").ranges[NEWEST..], [40..=42]);
     }
 
     #[test]
@@ -200,8 +211,8 @@ mod tests {
             receive(&mut r, &sequences);
             let set: BTreeSet<u64> = sequences.iter().copied().collect();
             let ranges = r.ranges.clone();
-            prop_assert_eq!(ranges.iter().rev().flat_map(|r| r.0..=r.1).collect::<Vec<_>>(), set.into_iter().collect::<Vec<_>>());
-            prop_assert!(ranges.iter().zip(ranges.iter().skip(1)).all(|(u, l)| l.1 + 1 < u.0));
+            prop_assert_eq!(ranges.iter().rev().flat_map(|r| r.low..=r.high).collect::<Vec<_>>(), set.into_iter().collect::<Vec<_>>());
+            prop_assert!(ranges.iter().zip(ranges.iter().skip(1)).all(|(u, l)| l.high + 1 < u.low));
         }
     }
 }

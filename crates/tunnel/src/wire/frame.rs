@@ -124,7 +124,7 @@ pub struct Report {
     pub bytes: u64,
     /// One-way delays since the last report.
     pub delay: Delay,
-    /// Path sequences received, the largest first, at most [`MAX_RANGES`].
+    /// Path sequences received of late, the largest first, at most [`MAX_RANGES`].
     pub ranges: Vec<RangeInclusive<u64>>,
 }
 
