@@ -680,6 +680,14 @@ fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
         }
         assert_eq!(filter(), "1");
     }
+    // While packets go beside it, too.
+    let killed = Daemon::start(&net.van, &net.van_file("fail-open = true", "'0.0.0.0/0'", &path("l1", "")));
+    let rules = |count: usize| (net.van.ip("rule").lines().count() == count).then_some(());
+    eventually("the rule into the tunnel is gone", || rules(4));
+    killed.signal(Signal::KILL);
+    assert_eq!(killed.wait(), None);
+    assert_eq!(output(&mut net.van.nawa(["down"])).status.code(), Some(3));
+    assert_eq!((filter(), rules(3)), ("1".into(), Some(())));
     // Another user sees what he cannot remove.
     Daemon::start(&net.van, &file).signal(Signal::KILL);
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -687,5 +695,7 @@ fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
     let nobody =
         output(&mut net.van.command("setpriv", ["--reuid", "65534", "--clear-groups", &program, "down"]));
     let said = common::stderr(&nobody);
-    assert!(said.contains("has left a routing rule") && said.contains("sudo"), "{said}");
+    assert!(said.contains("has left a routing rule") && said.contains("only root"), "{said}");
+    output(&mut net.van.nawa(["down"]));
+    assert_eq!(filter(), "1");
 }

@@ -45,12 +45,14 @@ pub fn run() -> Result<(), Failure> {
 /// What to say where no daemon runs, by what one that was killed had left, and what of that is there still.
 fn cleared(before: &[String], after: &[String]) -> Failure {
     if !after.is_empty() {
-        let after = after.join(" and ");
-        return Failure::failed(format!("a daemon that was killed has left {after}; remove that with sudo"));
+        let after = after.join(", ");
+        return Failure::failed(format!(
+            "a daemon that was killed has left {after}, which only root may remove"
+        ));
     }
     let what = match before {
         [] => "there is nothing to stop".to_owned(),
-        _ => format!("removed what one that was killed had left: {}", before.join(" and ")),
+        _ => format!("removed what one that was killed had left: {}", before.join(", ")),
     };
     Failure::new(Status::NoDaemon, format!("no nawa daemon is running in this network namespace: {what}"))
 }
@@ -70,6 +72,6 @@ mod tests {
         let (status, why) = said(&rule, &[]);
         assert!(status == 3 && why.ends_with("had left: a rule"), "{why}");
         let (status, why) = said(&rule, &rule);
-        assert!(status == 1 && why.ends_with("has left a rule; remove that with sudo"), "{why}");
+        assert!(status == 1 && why.ends_with("has left a rule, which only root may remove"), "{why}");
     }
 }

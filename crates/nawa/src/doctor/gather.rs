@@ -200,7 +200,7 @@ pub fn left() -> Vec<String> {
     left.extend(crate::flight::left());
     for family in ["-4", "-6"] {
         let rules = own_rules(family);
-        let held = if rules.contains("unreachable") { "; the default route goes nowhere" } else { "" };
+        let held = if rules.contains("unreachable") { " (the default route goes nowhere)" } else { "" };
         let table = daemon::TABLE;
         let found = !rules.is_empty();
         left.extend(

@@ -486,17 +486,17 @@ pub fn remove_left(held: &Hold) {
     for v6 in [false, true] {
         for (priorities, unreachable) in [(PRIORITIES, false), (HELD, true)] {
             let [main, own] = rules(v6, priorities, 0, unreachable);
-            // Whatever its mark was.
-            if net.delete_rule(&Rule { unless_marked: None, ..own }).is_ok() {
-                drop(net.delete_rule(&main));
-                killed |= !unreachable;
-            }
+            // Whatever its mark was. While packets go beside the tunnel, the first alone is there.
+            let own = net.delete_rule(&Rule { unless_marked: None, ..own }).is_ok();
+            let open = !unreachable && ReversePath::is_kept();
+            let main = (own || open) && net.delete_rule(&main).is_ok();
+            killed |= !unreachable && (own || main);
             // Of two that differ in their mark alone, either may be gone now.
             let again = held.rules.iter().filter(|rule| unreachable && rule.v6 == v6);
             again.for_each(|rule| drop(net.add_rule(rule)));
         }
     }
-    ReversePath::clear(killed);
+    ReversePath::recover(killed);
 }
 
 /// Some addresses of a prefix, unlike each other.

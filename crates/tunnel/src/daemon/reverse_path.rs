@@ -13,7 +13,7 @@ const ALL: &str = "/proc/sys/net/ipv4/conf/all/rp_filter";
 /// Of the values 0 (off), 1 (strict) and 2 (loose).
 const STRICT: &str = "1";
 const LOOSE: &str = "2";
-/// Where it is kept what a daemon that is killed cannot put back: symbolic links, that of a network namespace by its number.
+/// What the filter was, for after a kill: a symbolic link for each network namespace, named after its inode, whose target is the value.
 const KEPT: &str = "/run/nawa";
 
 /// What the filter of all was before it was made loose.
@@ -26,21 +26,26 @@ impl ReversePath {
         let all = read(Path::new(ALL)).filter(|all| all != LOOSE);
         let each = || fs::read_dir(FILTERS).into_iter().flatten().flatten();
         let strict = || each().any(|one| read(&one.path().join("rp_filter")).as_deref() == Some(STRICT));
-        let Some(before) = all.filter(|_| strict() && fs::write(ALL, LOOSE).is_ok()) else { return false };
+        let Some(before) = all.filter(|_| strict()) else { return false };
         let before = self.0.get_or_insert(before);
         if let Some(kept) = kept() {
             let _ = fs::remove_file(&kept);
             let _ = fs::create_dir_all(KEPT).and_then(|()| symlink(before, kept));
         }
-        true
+        fs::write(ALL, LOOSE).is_ok()
     }
 
-    /// Makes it what it was before a daemon that was `killed` here. What is kept without one is of another namespace, whose number
-    /// this one has now: it is forgotten.
-    pub fn clear(killed: bool) {
+    /// Whether a value is kept for this namespace.
+    pub fn is_kept() -> bool {
+        kept().is_some_and(|kept| kept.is_symlink())
+    }
+
+    /// Puts the filter back if a daemon was `killed` here. Without that, what is kept is of a namespace that had this inode before, and is
+    /// only removed.
+    pub fn recover(killed: bool) {
         let before = kept().and_then(|kept| fs::read_link(kept).ok()?.into_os_string().into_string().ok());
         let _ = kept().map(fs::remove_file);
-        Self(before.filter(|_| killed)).put_back();
+        Self(before.filter(|before| killed && ["0", STRICT].contains(&before.as_str()))).put_back();
     }
 
     /// Makes it what it was. What somebody else has written since stays.
