@@ -12,7 +12,7 @@ pub enum Event {
     Reload,
     /// What runs was changed: something may be due sooner than was waited for.
     Changed,
-    /// A strand ended by itself, which it should not; the sentence says why. It was stopped meanwhile if what it holds is gone.
+    /// A strand ended by itself, which it should not; the sentence says why. If the token is dead, that strand has been stopped since.
     Failed(Strand, Weak<()>, String),
     /// The daemon cannot go on; the sentence says why.
     Ended(String),

@@ -48,6 +48,19 @@ pub enum Unable {
     Waits,
 }
 
+impl Unable {
+    /// Passes an error on that refuses all; where one has to wait, the others are put back all the same.
+    pub fn judge(self, result: Result<(), String>) -> Result<(), String> {
+        match (result, self) {
+            (Err(why), Unable::Waits) => {
+                tracing::error!("what ran before the reload cannot be put back: {why}");
+                Ok(())
+            }
+            (result, _) => result,
+        }
+    }
+}
+
 /// Strands that failed of late.
 #[derive(Clone, Debug, Default)]
 pub struct Restarts(BTreeMap<Strand, Failed>);

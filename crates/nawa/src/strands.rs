@@ -253,8 +253,11 @@ impl Strands {
                 Some(kept) => reconfigure(kept, &mut self.held, tunnel, unable)?,
                 None => {
                     self.held.take(&tunnel.config, tunnel.fwmark);
-                    self.tunnel = Some(Kept::new(Strand::Tunnel, tunnel).start(unable, events, start)?);
-                    self.held.adopt();
+                    let kept = Kept::new(Strand::Tunnel, tunnel).start(unable, events, start)?;
+                    if kept.running().is_some() {
+                        self.held.adopt();
+                    }
+                    self.tunnel = Some(kept);
                     self.caps.pass_over(std::iter::empty());
                 }
             }
@@ -290,6 +293,7 @@ impl Strands {
         match &strand {
             Strand::Tunnel => {
                 self.tunnel.iter_mut().for_each(Kept::stop);
+                self.held.restore();
                 self.caps.pass_over(std::iter::empty());
             }
             Strand::Relay => self.relay.iter_mut().for_each(Kept::stop),

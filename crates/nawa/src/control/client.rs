@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// A daemon that does not say how it is within this time, nor that it stops, is stopped itself (SIGSTOP) or stuck. Longer than it
 /// waits for its own threads.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// How often it is looked whether a name is free, and how long it is not.
+/// How often, and how far apart, it is looked whether the control socket's name is free.
 const LOOKS: usize = 100;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
@@ -129,7 +129,7 @@ impl Daemon {
         match process {
             Some(process) => process
                 .is_none_or(|process| wait(&mut [PollFd::new(&process, PollFlags::IN)], longest.as_ref())),
-            // What cannot be waited for holds a name.
+            // A process of another pid namespace cannot be waited for, but the name that it holds can.
             None => (0..LOOKS).any(|_| matches!(Daemon::find(), Ok(None)) || wait(&mut [], Some(&LOOK))),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use crate::event::Event;
 use crate::restarts::{Strand, Unable};
 
-/// What is told why by what ends by itself.
+/// Is called with the reason by a strand that ends by itself.
 pub type Ended = Box<dyn FnOnce(String) + Send>;
 
 /// Dropping it stops what runs.
@@ -15,7 +15,7 @@ pub struct Kept<W, R> {
     wanted: W,
     /// `None` while it waits.
     running: Option<R>,
-    /// Of what was started last: an end is only believed of what has not been stopped since.
+    /// Lives as long as what was started last: an end with an older token is not believed.
     life: Arc<()>,
 }
 
@@ -35,7 +35,7 @@ impl<W, R> Kept<W, R> {
         self.running.as_ref()
     }
 
-    /// The same, started; where it is to wait if that fails, the failure is told as its end.
+    /// Starts it. If it cannot and `unable` lets it wait, [`Event::Failed`] is sent as if it had ended.
     ///
     /// # Errors
     /// One sentence, if that refuses all.
@@ -95,19 +95,6 @@ impl<W, R> Kept<W, R> {
             // Once nobody listens the process is ending.
             let _ = events.send(Event::Failed(strand, life, why));
         })
-    }
-}
-
-impl Unable {
-    /// Passes an error on that refuses all; where one has to wait, the others are put back all the same.
-    pub fn judge(self, result: Result<(), String>) -> Result<(), String> {
-        match (result, self) {
-            (Err(why), Unable::Waits) => {
-                tracing::error!("what ran before the reload cannot be put back: {why}");
-                Ok(())
-            }
-            (result, _) => result,
-        }
     }
 }
 
