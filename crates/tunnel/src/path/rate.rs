@@ -286,8 +286,8 @@ impl Rate {
         self.transmit_time(in_flight).saturating_sub(min)
     }
 
-    /// Sends a packet: takes its share of the pacer's time. What is no data goes whatever the window says: it shows less than the path
-    /// carries.
+    /// Sends a packet: takes its share of the pacer's time. Probes go whatever the window says, so that they show less than the path carries.
+    /// What takes no room (`bytes` 0: reports, probes of a size) shows nothing of that.
     pub fn handle_sent(
         &mut self,
         now: Duration,

@@ -23,7 +23,7 @@ const CHALLENGE: usize = RELAY_HEADER_LEN + HEADER_LEN + 12 + TAG_LEN;
 /// Bytes to an address that has not proved that it receives, over bytes from it (RFC 9000 §8.1).
 const AMPLIFICATION: u64 = 3;
 
-/// What an address that is vouched for counts as having been received from: it may be asked as often as challenges are repeated.
+/// Counted as received from an address that the configuration names: it may be sent challenges as often as those are repeated.
 const VOUCHED: u64 = u64::MAX / 4;
 
 /// An address of the peer's, and what it may be sent.
