@@ -58,14 +58,6 @@ const BURST: Duration = Duration::from_micros(500);
 /// Bytes of a full packet.
 const PACKET: f64 = 1400.0;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    #[default]
-    Startup,
-    Drain,
-    Cruise,
-}
-
 /// What the path had delivered when a packet was sent: kept with the packet until it is acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
@@ -107,7 +99,8 @@ struct Round {
 /// One path's model.
 #[derive(Debug, Default)]
 pub struct Rate {
-    phase: Phase,
+    /// It was full once, or lossy: the start is over.
+    was_full: bool,
     delivered: u64,
     delivered_arrival: u32,
     first_sent: Duration,
@@ -159,24 +152,23 @@ impl Rate {
     /// How much the greatest rate counts, 0 to 1.
     fn trust(&self) -> f64 {
         // Before the path was full once, all that was lost before the round is its own.
-        let own =
-            if self.phase == Phase::Startup { self.round.loss_before } else { Some(self.own_loss.value) };
+        let own = if self.was_full { Some(self.own_loss.value) } else { self.round.loss_before };
         own.map_or(1.0, |own| (1.0 - (self.loss.value - own) / EXCESS_LOSS).clamp(0.0, 1.0))
     }
 
     /// What the path may carry, bytes per second: what it did, or as much as it is asked for until it was full once.
     pub fn perhaps(&self) -> f64 {
-        if self.phase == Phase::Startup { self.pacing() } else { self.taken().unwrap_or(0.0) }
+        if self.was_full { self.taken().unwrap_or(0.0) } else { self.pacing() }
     }
 
     /// Whether it was never full, so that it may carry more than has been seen.
     pub fn is_starting(&self) -> bool {
-        self.phase == Phase::Startup
+        !self.was_full
     }
 
     /// The delivery rate while all of the path is used: there is no want of data, or a queue stands.
     pub fn capacity(&self) -> Option<f64> {
-        let full = self.phase != Phase::Startup && (!self.wants() || self.queued_rounds > 0);
+        let full = self.was_full && (!self.wants() || self.queued_rounds > 0);
         self.bytes_per_second().filter(|_| full)
     }
 
@@ -223,15 +215,15 @@ impl Rate {
         };
         let unreported = now.saturating_sub(self.first_sent).min(expected).saturating_sub(self.queue);
         let full = rate * trip.max(unreported).as_secs_f64();
-        let window = match (self.probe_rtt_until, self.phase) {
+        let window = match (self.probe_rtt_until, self.was_full) {
             (Some(_), _) => rate * self.min_rtt().unwrap_or(trip).as_secs_f64() / 2.0,
-            (None, Phase::Startup) => {
+            (None, false) => {
                 // Reports may wait for longer than a short path takes.
                 let reported = WINDOW * rate * trip.max(unreported.min(trip + SLACK)).as_secs_f64();
                 let twice = STARTUP_WINDOW * rate * (trip + self.jitter()).as_secs_f64();
                 twice.max(reported).max(self.initial_window())
             }
-            (None, _) => (WINDOW * full).max(self.competing_window()),
+            (None, true) => (WINDOW * full).max(self.competing_window()),
         };
         (window + self.packet()) as usize
     }
@@ -311,7 +303,7 @@ impl Rate {
             first_sent: self.first_sent,
             app_limited: (!is_data && bytes > 0) || self.probe_rtt_until.is_some() || self.wants(),
             easy: few || self.gain() < 1.0,
-            calm: few || (self.gain() <= 1.0 && self.phase == Phase::Cruise),
+            calm: few || self.gain() <= 1.0,
         }
     }
 
@@ -368,7 +360,7 @@ impl Rate {
             self.end_round(now);
         }
         self.first_sent = largest.sent;
-        self.advance(now, in_flight);
+        self.advance(now);
     }
 
     /// A report acknowledged `acked` bytes, all sent before something that was acknowledged earlier.
@@ -557,10 +549,9 @@ impl Rate {
             false => (self.full.0, self.full.1.saturating_add(u8::from(filled && !round.app_limited))),
         };
         // Three rounds that brought no quarter more, or a queue of this end's, or losses.
-        if self.phase == Phase::Startup
-            && (self.full.1 >= 3 || (filled && ((self.queued_rounds > 1 && is_own) || lossy)))
-        {
-            self.phase = Phase::Drain;
+        if !self.was_full && (self.full.1 >= 3 || (filled && ((self.queued_rounds > 1 && is_own) || lossy))) {
+            // What the start has queued drains as a probe's does.
+            (self.was_full, self.cycle) = (true, (1, now, rate));
         }
     }
 
@@ -568,14 +559,11 @@ impl Rate {
         self.taken().unwrap_or(0.0) * self.trip().unwrap_or_default().as_secs_f64()
     }
 
-    fn advance(&mut self, now: Duration, in_flight: usize) {
+    fn advance(&mut self, now: Duration) {
         let rate = self.bytes_per_second().unwrap_or(0.0);
-        if self.phase == Phase::Drain && in_flight as f64 <= self.bdp() {
-            (self.phase, self.cycle) = (Phase::Cruise, (2, now, rate));
-        }
         let (at, since, before) = self.cycle;
         let rtt = self.min_rtt().unwrap_or_default().max(SLACK);
-        if self.phase == Phase::Cruise && now >= since + rtt {
+        if self.was_full && now >= since + rtt {
             // A probe goes on for as long as the path takes more: a link that recovers is followed at once.
             let more = CYCLE[at] > 1.0 && rate > GREW * before;
             self.cycle = (if more { at } else { (at + 1) % CYCLE.len() }, now, rate);
@@ -591,11 +579,7 @@ impl Rate {
     }
 
     fn gain(&self) -> f64 {
-        match self.phase {
-            Phase::Startup => STARTUP_GAIN,
-            Phase::Drain => 1.0 / STARTUP_GAIN,
-            Phase::Cruise => CYCLE[self.cycle.0],
-        }
+        if self.was_full { CYCLE[self.cycle.0] } else { STARTUP_GAIN }
     }
 
     /// The pace of that window, but for while the round trip is probed.
@@ -611,8 +595,7 @@ impl Rate {
         let rate = (self.gain() * basis.unwrap_or(0.0)).max(self.competing_rate());
         // Until the path was full once, what it delivered is what it was asked for: the initial window goes at once.
         let rtt = self.min_rtt().unwrap_or(Duration::from_millis(10)).max(Duration::from_micros(100));
-        let initial =
-            if self.phase == Phase::Startup { self.initial_window() / rtt.as_secs_f64() } else { 1000.0 };
+        let initial = if self.was_full { 1000.0 } else { self.initial_window() / rtt.as_secs_f64() };
         rate.max(initial)
     }
 }
