@@ -44,14 +44,16 @@ pub fn picture(folder: &Path, file: &Path) -> Result<()> {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 980 560\" role=\"img\" aria-label=\"{}\">\n<style>\n{STYLE}</style>\n{drawing}",
         escape(paper.title)
     );
+    let mut names = Vec::new();
     for (figure, x) in paper.figures()?.iter().zip([0.0, chart::WIDTH + 20.0]) {
-        let series = drawn(figure, &results);
+        let mut series = drawn(figure, &results);
         if series.is_empty() {
             return Err(Error::BadInput(format!(
                 "the folder holds no course of `{0}`: `nawa lab run {0} --json FILE` measures it",
                 figure.experiment
             )));
         }
+        colour(&mut series, &mut names);
         let unit = figure.metric.rsplit('_').next().unwrap_or_default();
         let title = format!("{}, {}", figure.title, unit.replace("mbps", "Mbit/s"));
         svg += &chart::piece(&title, &series, results.events(figure.experiment), [x, 560.0 - chart::HEIGHT]);
@@ -71,11 +73,15 @@ pub fn show(run: &Path, file: &Path) -> Result<()> {
         if flows.is_empty() {
             continue;
         }
-        let course = flows.iter().map(|(flow, points)| Series::line(flow, points.clone()));
-        let shares = flows.iter().map(|(flow, points)| Series::line(flow, distribution(points)));
+        let mut course: Vec<_> =
+            flows.iter().map(|(flow, points)| Series::line(flow, points.clone())).collect();
+        let mut shares: Vec<_> =
+            flows.iter().map(|(flow, points)| Series::line(flow, distribution(points))).collect();
+        let mut names = Vec::new();
+        [&mut course, &mut shares].into_iter().for_each(|series| colour(series, &mut names));
         let charts = [
-            chart::draw(&format!("{name} by time in s"), &course.collect::<Vec<_>>(), &[]),
-            chart::draw(&format!("share of {name} up to it"), &shares.collect::<Vec<_>>(), &[]),
+            chart::draw(&format!("{name} by time in s"), &course, &[]),
+            chart::draw(&format!("share of {name} up to it"), &shares, &[]),
         ];
         let _ = write!(body, "<h2>{name}</h2><div class=\"charts\">{}</div>", charts.concat());
     }
@@ -164,8 +170,8 @@ fn section(paper: &Paper, verdicts: &[Verdict], results: &Results) -> Result<Str
         "<div class=\"scroll\"><table class=\"claims\"><tr><th>claim<th>has to be<th>measured<th>verdict\n";
     verdicts.iter().for_each(|verdict| text += &verdict_row(verdict));
     text += "</table></div>\n<div class=\"charts\">\n";
-    let figures = paper.figures()?;
-    figures.iter().for_each(|figure| text += &draw(figure, results));
+    let (figures, mut names) = (paper.figures()?, Vec::new());
+    figures.iter().for_each(|figure| text += &draw(figure, results, &mut names));
     let claims = verdicts.iter().map(|verdict| verdict.claim.experiment);
     let mut experiments: Vec<&str> = figures.iter().map(|figure| figure.experiment).chain(claims).collect();
     experiments.sort_unstable();
@@ -210,10 +216,11 @@ fn verdict_row(verdict: &Verdict) -> String {
     )
 }
 
-/// The figure with what was measured and what was published; a sentence where nothing was measured.
-fn draw(figure: &Figure, results: &Results) -> String {
+/// The figure with what was measured and what was published; a sentence where nothing was measured. `names` are those that have a
+/// colour already.
+fn draw(figure: &Figure, results: &Results, names: &mut Vec<String>) -> String {
     let title = format!("{} ({} by {})", figure.title, figure.metric, figure.x);
-    let series = drawn(figure, results);
+    let mut series = drawn(figure, results);
     if series.iter().all(Series::is_published_only) {
         let Figure { experiment, only, .. } = figure;
         return format!(
@@ -221,13 +228,33 @@ fn draw(figure: &Figure, results: &Results) -> String {
             escape(&title)
         );
     }
+    colour(&mut series, names);
     let events = if figure.is_course() { results.events(figure.experiment) } else { &[] };
     chart::draw(&title, &series, events)
 }
 
+/// What has one name has one colour and shape all over a section, whose `names` these are. What is alone needs none.
+fn colour(series: &mut [Series], names: &mut Vec<String>) {
+    if series.len() < 2 {
+        return;
+    }
+    for one in series {
+        one.colour = names.iter().position(|name| *name == one.name).unwrap_or_else(|| {
+            names.push(one.name.clone());
+            names.len() - 1
+        });
+    }
+}
+
 fn drawn(figure: &Figure, results: &Results) -> Vec<Series> {
+    // A number says by itself nothing of what it is.
+    let word = |row: &Row, field: &str| {
+        let value = row.field(field)?;
+        let is_plain = value.parse::<f64>().is_err() && value.parse::<bool>().is_err();
+        Some(if is_plain { value } else { format!("{field} {value}") })
+    };
     let words = |row: &Row| {
-        figure.lines.split_whitespace().filter_map(|field| row.field(field)).collect::<Vec<_>>().join(" ")
+        figure.lines.split_whitespace().filter_map(|field| word(row, field)).collect::<Vec<_>>().join(" ")
     };
     if figure.is_course() {
         let mut drawn: BTreeMap<String, Series> = BTreeMap::new();

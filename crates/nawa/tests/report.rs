@@ -13,11 +13,16 @@ use serde_json::Value;
 const LOOK: &str = r#"<!doctype html><iframe id=f src="report.html" style="width:WIDTHpx;height:900px;border:0"></iframe>
 <script>f.onload = () => {
   const page = f.contentDocument, charts = [...page.querySelectorAll('figure svg[role=img]')].map(chart => chart.getBoundingClientRect());
+  const texts = [...page.querySelectorAll('figure svg[role=img]')].map(svg => [...svg.querySelectorAll('text')].map(text => text.getBoundingClientRect()));
+  const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4;
   const light = colour => Math.max(...colour.match(/\d+/g).map(Number));
   const style = page.defaultView.getComputedStyle(page.body);
   document.body.innerHTML = '<pre>' + JSON.stringify({
     width: page.documentElement.scrollWidth, charts: charts.length,
-    outside: charts.filter(chart => chart.left < 0 || chart.right > WIDTH).length, flat: charts.filter(chart => chart.height < 100).length,
+    outside: charts.filter(chart => chart.left < 0 || chart.right > WIDTH).length,
+    cut: texts.filter((own, at) => own.some(text => text.left < charts[at].left - 1 || text.right > charts[at].right + 1)).length,
+    unreadable: texts.filter(own => own.some((a, at) => own.slice(at + 1).some(b => meet(a, b)))).length,
+    flat: charts.filter(chart => chart.height < 60).length,
     columns: new Set(charts.map(chart => Math.round(chart.left))).size, back: light(style.backgroundColor), text: light(style.color) }) + '</pre>';
 }</script>"#;
 
@@ -49,7 +54,9 @@ fn a_browser_draws_the_report_at_any_width() {
             let number = |name: &str| seen[name].as_u64().unwrap_or_else(|| panic!("{name}: {seen}"));
             assert!(number("width") <= width, "the page is wider than {width}: {seen}");
             assert!(number("charts") >= 5, "{seen}");
-            assert_eq!((number("outside"), number("flat")), (0, 0), "at {width}: {seen}");
+            for wrong in ["outside", "flat", "cut", "unreadable"] {
+                assert_eq!(number(wrong), 0, "{wrong} at {width}: {seen}");
+            }
             assert_eq!(number("columns"), columns, "at {width}: {seen}");
             assert_eq!(dark, number("back") < number("text"), "dark {dark}: {seen}");
         }

@@ -1,5 +1,5 @@
-//! A chart as SVG: lines or bars over a number or a word, the spread of each point, and hollow marks for what was published. Colours
-//! are the page's, so that a chart is readable in light and in dark.
+//! A chart as SVG: lines over a number, or a row of bars for each word, the spread of each point, and hollow marks for what was
+//! published. Colours are the page's, so that a chart is readable in light and in dark.
 
 use std::fmt::Write as _;
 
@@ -10,6 +10,8 @@ use crate::report::escape;
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) name: String,
+    /// Which colour and shape.
+    pub(super) colour: usize,
     points: Vec<Point>,
     /// A line of a course, without marks.
     is_course: bool,
@@ -27,22 +29,34 @@ struct Point {
 pub(super) const WIDTH: f64 = 480.0;
 pub(super) const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 52.0;
-const RIGHT: f64 = 10.0;
+const RIGHT: f64 = 20.0;
 const TOP: f64 = 10.0;
-const BOTTOM: f64 = 34.0;
+const BOTTOM: f64 = 22.0;
+/// Of letters, roughly, and at most of the words beside rows.
+const LETTER: f64 = 8.0;
+const WIDEST: f64 = 190.0;
+/// Between rows, and how thick a bar is at least, and all of a row's together.
+const GAP: f64 = 8.0;
+const BAR: f64 = 6.0;
+const BARS: f64 = 16.0;
 
 /// Colours and shapes that the page has for series; then they begin again.
 const COLOURS: usize = 9;
 
 impl Series {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.into(), points: Vec::new(), is_course: false }
+        Self { name: name.into(), colour: 0, points: Vec::new(), is_course: false }
     }
 
     /// The course of something.
     pub(super) fn line(name: &str, points: Vec<(f64, f64)>) -> Self {
         let point = |(x, y): (f64, f64)| Point { x: x.to_string(), y, spread: None, published: false };
-        Self { name: name.into(), points: points.into_iter().map(point).collect(), is_course: true }
+        Self {
+            name: name.into(),
+            colour: 0,
+            points: points.into_iter().map(point).collect(),
+            is_course: true,
+        }
     }
 
     /// Where several files have the same case, the first counts.
@@ -57,17 +71,19 @@ impl Series {
     }
 }
 
-/// Where values are drawn.
+/// Where values are drawn: upwards over numbers, to the right in the rows of words.
 struct Scale {
-    /// The words to the right, or, for numbers, none.
+    /// What each row is of, or, for lines over numbers, none.
     words: Vec<String>,
+    /// The bars of a row.
+    bars: usize,
     x: [f64; 2],
-    /// To the right goes the logarithm: rates from 64 kbit/s to 4 Mbit/s.
+    /// To the right goes the logarithm of the numbers: rates from 64 kbit/s to 4 Mbit/s.
     log: bool,
-    /// What is drawn at the bottom: 0, but for lines that differ by little.
+    /// The least value that is drawn: 0, but for lines that differ by little.
     bottom: f64,
     top: f64,
-    /// Upwards goes the logarithm, from here on: where the least could not be seen beside the greatest.
+    /// The values' logarithm is drawn, from here on: where the least could not be seen beside the greatest.
     log_from: Option<f64>,
 }
 
@@ -100,32 +116,53 @@ impl Scale {
         let is_narrow =
             words.is_empty() && lows().all(|low| low > top / 2.0) && least_y < top && !series[0].is_course;
         let bottom = if is_narrow { (least_y / step).floor() * step } else { 0.0 };
-        Self { words, x: [least, greatest], log, bottom, top, log_from }
+        Self { words, bars: series.len(), x: [least, greatest], log, bottom, top, log_from }
     }
 
-    /// `None` for a word that is not there.
+    /// How thick a bar is.
+    fn bar(&self) -> f64 {
+        (BARS / self.bars as f64).max(BAR)
+    }
+
+    /// How high a row is, with the space to the next.
+    fn row(&self) -> f64 {
+        self.bar() * self.bars as f64 + GAP
+    }
+
+    fn left(&self) -> f64 {
+        let widest = self.words.iter().map(|word| word.chars().count()).max();
+        widest.map_or(LEFT, |letters| (LETTER * letters as f64 + 10.0).min(WIDEST))
+    }
+
+    fn height(&self) -> f64 {
+        if self.words.is_empty() { HEIGHT } else { TOP + self.row() * self.words.len() as f64 + BOTTOM }
+    }
+
+    /// Where a number is.
     fn x(&self, x: &str) -> Option<f64> {
-        let share = if self.words.is_empty() {
-            let scaled = |value: f64| if self.log { value.ln() } else { value };
-            let [low, high] = self.x.map(scaled);
-            let share = if high > low { (scaled(x.parse().ok()?) - low) / (high - low) } else { 0.5 };
-            0.03 + 0.94 * share
-        } else {
-            let index = self.words.iter().position(|word| word == x)?;
-            (index as f64 + 0.5) / self.words.len() as f64
-        };
-        Some(LEFT + share * (WIDTH - LEFT - RIGHT))
+        let scaled = |value: f64| if self.log { value.ln() } else { value };
+        let [low, high] = self.x.map(scaled);
+        let share = if high > low { (scaled(x.parse().ok()?) - low) / (high - low) } else { 0.5 };
+        Some(LEFT + (0.03 + 0.94 * share) * (WIDTH - LEFT - RIGHT))
     }
 
-    fn y(&self, y: f64) -> f64 {
-        let share = match self.log_from {
-            Some(from) => (y.max(from) / from).ln() / (self.top / from).ln(),
-            None => (y - self.bottom) / (self.top - self.bottom),
-        };
-        HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
+    /// Where a value is, of all that is drawn of them.
+    fn share(&self, value: f64) -> f64 {
+        match self.log_from {
+            Some(from) => (value.max(from) / from).ln() / (self.top / from).ln(),
+            None => (value - self.bottom) / (self.top - self.bottom),
+        }
     }
 
-    /// Where a line goes across.
+    fn up(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - self.share(value) * (HEIGHT - BOTTOM - TOP)
+    }
+
+    fn right(&self, value: f64) -> f64 {
+        self.left() + self.share(value) * (WIDTH - self.left() - RIGHT)
+    }
+
+    /// Which values have a line across.
     fn ticks(&self) -> Vec<f64> {
         let Some(from) = self.log_from else {
             let up = |tick: f64| ((self.bottom + tick) * 1e9).round() / 1e9;
@@ -135,11 +172,8 @@ impl Scale {
         powers.take_while(|tick| *tick <= self.top).collect()
     }
 
-    /// What stands below.
+    /// The numbers that stand below.
     fn labels(&self, series: &[Series]) -> Vec<String> {
-        if !self.words.is_empty() {
-            return self.words.clone();
-        }
         if series[0].is_course {
             let [low, high] = self.x;
             let step = ticks(high - low).get(1).copied().unwrap_or(1.0);
@@ -169,41 +203,43 @@ fn ticks(top: f64) -> Vec<f64> {
 /// A chart of `series`, of which there are some.
 pub(super) fn draw(title: &str, series: &[Series], events: &[Event]) -> String {
     let (caption, label) = (escape(title), escape(title).replace('"', "&quot;"));
-    let entries = series.iter().enumerate().filter(|(_, one)| !one.name.is_empty());
-    let legend = entries.map(|(index, one)| {
-        let (mark, name) = (mark(index, 7.0, 7.0, false), escape(&one.name));
-        format!("<li class=\"c{}\"><svg viewBox=\"0 0 14 14\">{mark}</svg>{name}", index % COLOURS)
+    let entries = series.iter().filter(|one| series.len() > 1 && !one.name.is_empty());
+    let legend = entries.map(|one| {
+        let (mark, name) = (mark(one.colour, 7.0, 7.0, false), escape(&one.name));
+        format!("<li class=\"c{}\"><svg viewBox=\"0 0 14 14\">{mark}</svg>{name}", one.colour % COLOURS)
     });
+    let scale = Scale::of(series);
     format!(
         "<figure><figcaption>{caption}</figcaption>\
-         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{label}\">{}</svg>\
+         <svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{label}\">{}</svg>\
          <ul class=\"legend\">{}</ul></figure>\n",
-        plot(series, events),
+        scale.height(),
+        if scale.words.is_empty() { plot(series, &scale, events) } else { rows(series, &scale) },
         legend.collect::<String>()
     )
 }
 
-/// The same as a piece of an SVG, with title and legend in it, moved to the right and down.
+/// A course as a piece of an SVG, with title and legend in it, moved to the right and down.
 pub(super) fn piece(title: &str, series: &[Series], events: &[Event], [x, y]: [f64; 2]) -> String {
     let mut svg =
         format!("<g transform=\"translate({x} {y})\"><text x=\"{LEFT}\" y=\"-24\">{}</text>", escape(title));
     let mut right = LEFT;
-    for (index, one) in series.iter().enumerate() {
-        let (mark, name) = (mark(index, right + 4.0, -8.5, false), escape(&one.name));
+    for one in series {
+        let (mark, name) = (mark(one.colour, right + 4.0, -8.5, false), escape(&one.name));
         let _ = write!(
             svg,
             "<g class=\"c{}\">{mark}</g><text x=\"{}\" y=\"-4\">{name}</text>",
-            index % COLOURS,
+            one.colour % COLOURS,
             right + 14.0
         );
-        right += 40.0 + 7.5 * one.name.chars().count() as f64;
+        right += 40.0 + LETTER * one.name.chars().count() as f64;
     }
-    svg + &plot(series, events) + "</g>\n"
+    svg + &plot(series, &Scale::of(series), events) + "</g>\n"
 }
 
-/// Axes, events, and lines or bars. `series` are not empty.
-fn plot(series: &[Series], events: &[Event]) -> String {
-    let (scale, mut svg) = (Scale::of(series), String::new());
+/// Axes, events, and lines. `series` are not empty.
+fn plot(series: &[Series], scale: &Scale, events: &[Event]) -> String {
+    let mut svg = String::new();
     for (from, to, what) in events {
         let [Some(from), Some(to)] = [from, to].map(|x| scale.x(&x.to_string())) else { continue };
         let (width, height, middle) = ((to - from).max(2.0), HEIGHT - BOTTOM - TOP, (from + to) / 2.0);
@@ -216,100 +252,113 @@ fn plot(series: &[Series], events: &[Event]) -> String {
         );
     }
     for tick in scale.ticks() {
-        let y = scale.y(tick);
+        let (x, y, right) = (LEFT - 6.0, scale.up(tick), WIDTH - RIGHT);
         let _ = write!(
             svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>",
-            WIDTH - RIGHT
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <text class=\"y\" x=\"{x}\" y=\"{:.1}\">{}</text>",
+            y + 4.0,
+            short(tick)
         );
-        let _ =
-            write!(svg, "<text class=\"y\" x=\"{}\" y=\"{:.1}\">{}</text>", LEFT - 6.0, y + 4.0, short(tick));
     }
-    let labels = scale.labels(series);
-    let room = (WIDTH - LEFT - RIGHT) / labels.len().max(1) as f64;
-    let widest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as f64 * 7.5;
     let mut last = f64::NEG_INFINITY;
-    for (index, label) in labels.iter().enumerate() {
-        let Some(x) = scale.x(label) else { continue };
-        // Words that do not fit beside each other stand in two lines; numbers that do not are left out.
-        let line = if scale.words.is_empty() || widest <= room { 0 } else { index % 2 };
-        let own = label.chars().count() as f64 * 7.5;
-        if scale.words.is_empty() && x - last < own + 4.0 {
+    for label in scale.labels(series) {
+        let Some(x) = scale.x(&label) else { continue };
+        // Those that do not fit are left out.
+        if x - last < LETTER * label.chars().count() as f64 + 4.0 {
             continue;
         }
         last = x;
-        let y = HEIGHT - BOTTOM + 14.0 + 13.0 * line as f64;
-        let _ = write!(svg, "<text class=\"x\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(label));
+        let _ = write!(
+            svg,
+            "<text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+            HEIGHT - BOTTOM + 14.0,
+            escape(&label)
+        );
     }
-    for (index, one) in series.iter().enumerate() {
-        let _ = write!(svg, "<g class=\"c{}\">", index % COLOURS);
-        svg += &if scale.words.is_empty() {
-            line(one, index, &scale)
-        } else {
-            bars(one, index, series.len(), &scale)
-        };
-        svg += "</g>";
+    for one in series {
+        let _ = write!(svg, "<g class=\"c{}\">{}</g>", one.colour % COLOURS, line(one, scale));
     }
     svg
 }
 
-fn line(one: &Series, index: usize, scale: &Scale) -> String {
+/// Axes, and a row of bars for each word.
+fn rows(series: &[Series], scale: &Scale) -> String {
+    let (mut svg, left, low) = (String::new(), scale.left(), scale.height() - BOTTOM);
+    for tick in scale.ticks() {
+        let x = scale.right(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{low:.1}\"/>\
+             <text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+            low + 14.0,
+            short(tick)
+        );
+    }
+    for (index, word) in scale.words.iter().enumerate() {
+        let middle = TOP + scale.row() * (index as f64 + 0.5);
+        let (x, y, word) = (left - 6.0, middle + 4.0, escape(word));
+        let _ = write!(svg, "<text class=\"y\" x=\"{x:.1}\" y=\"{y:.1}\">{word}</text>");
+    }
+    for (index, one) in series.iter().enumerate() {
+        let _ = write!(svg, "<g class=\"c{}\">{}</g>", one.colour % COLOURS, bars(one, index, scale));
+    }
+    svg
+}
+
+fn line(one: &Series, scale: &Scale) -> String {
     let mut own: Vec<(f64, &Point)> =
         one.points.iter().filter_map(|point| Some((scale.x(&point.x)?, point))).collect();
     if !one.is_course {
         own.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     let measured = own.iter().filter(|(_, point)| !point.published);
-    let path: Vec<String> = measured.map(|(x, point)| format!("{x:.1},{:.1}", scale.y(point.y))).collect();
+    let path: Vec<String> = measured.map(|(x, point)| format!("{x:.1},{:.1}", scale.up(point.y))).collect();
     let mut svg = format!("<polyline points=\"{}\"/>", path.join(" "));
     if !one.is_course {
         for &(x, point) in &own {
-            svg += &(spread(x, point, scale) + &mark(index, x, scale.y(point.y), point.published));
+            if let Some([low, high]) = point.spread.map(|ends| ends.map(|value| scale.up(value))) {
+                let path =
+                    format!("M{x:.1} {low:.1}V{high:.1}M{0:.1} {low:.1}h6M{0:.1} {high:.1}h6", x - 3.0);
+                let _ = write!(svg, "<path class=\"spread\" d=\"{path}\"/>");
+            }
+            svg += &mark(one.colour, x, scale.up(point.y), point.published);
         }
     }
     svg
 }
 
-/// The bars of one series, one in each word's place.
-fn bars(one: &Series, index: usize, count: usize, scale: &Scale) -> String {
-    let place = (WIDTH - LEFT - RIGHT) / scale.words.len() as f64 * 0.86;
-    let width = place / count as f64;
-    let mut svg = String::new();
+/// The bars of one series, one in each row: the one at `index` of them.
+fn bars(one: &Series, index: usize, scale: &Scale) -> String {
+    let (mut svg, left, bar) = (String::new(), scale.left(), scale.bar());
     for point in &one.points {
-        let Some(middle) = scale.x(&point.x) else { continue };
-        let x = middle - place / 2.0 + width * (index as f64 + 0.5);
-        let (top, floor) = (scale.y(point.y), scale.y(0.0));
-        if !point.published {
-            let bar = (width * 0.86).min(34.0);
-            let _ = write!(
-                svg,
-                "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" height=\"{:.1}\"/>",
-                x - bar / 2.0,
-                floor - top
-            );
-        }
-        svg += &spread(x, point, scale);
+        let Some(row) = scale.words.iter().position(|word| *word == point.x) else { continue };
+        let y = TOP + GAP / 2.0 + scale.row() * row as f64 + bar * (index as f64 + 0.5);
+        let right = scale.right(point.y);
         if point.published {
-            svg += &mark(index, x, top, true);
+            svg += &mark(one.colour, right, y, true);
+            continue;
+        }
+        let _ = write!(
+            svg,
+            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            y - bar * 0.43,
+            right - left,
+            bar * 0.86
+        );
+        if let Some([low, high]) = point.spread.map(|ends| ends.map(|value| scale.right(value))) {
+            let path = format!("M{low:.1} {y:.1}H{high:.1}M{low:.1} {0:.1}v5M{high:.1} {0:.1}v5", y - 2.5);
+            let _ = write!(svg, "<path class=\"spread\" d=\"{path}\"/>");
         }
     }
     svg
 }
 
-fn spread(x: f64, point: &Point, scale: &Scale) -> String {
-    let Some([low, high]) = point.spread else { return String::new() };
-    let (low, high) = (scale.y(low), scale.y(high));
-    format!(
-        "<path class=\"spread\" d=\"M{x:.1} {low:.1}V{high:.1}M{0:.1} {low:.1}h6M{0:.1} {high:.1}h6\"/>",
-        x - 3.0
-    )
-}
-
-/// Each series has a shape of its own; what was published is hollow.
-fn mark(index: usize, x: f64, y: f64, hollow: bool) -> String {
+/// Each colour has a shape of its own; what was published is hollow.
+fn mark(colour: usize, x: f64, y: f64, hollow: bool) -> String {
     let class = if hollow { " class=\"hollow\"" } else { "" };
     let r = if hollow { 5.5 } else { 3.8 };
-    match index % 4 {
+    match colour % 4 {
         0 => format!("<circle{class} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\"/>"),
         1 => format!("<path{class} d=\"M{:.1} {:.1}h{s}v{s}h-{s}z\"/>", x - r, y - r, s = 2.0 * r),
         2 => format!("<path{class} d=\"M{x:.1} {:.1}l{r} {t}h-{t}z\"/>", y - r, t = 2.0 * r),
@@ -344,9 +393,11 @@ mod tests {
                 series[1].add((*word).into(), 9.5, None, true);
             }
             let svg = draw("t", &series, &[]);
-            for y in svg.split(" y1=\"").skip(1).chain(svg.split(" cy=\"").skip(1)) {
-                let y: f64 = y.split('"').next().unwrap().parse().unwrap();
-                assert!((0.0..=HEIGHT).contains(&y), "{y}");
+            let value = |text: &str| text.split('"').next().unwrap().parse::<f64>().unwrap();
+            let height = value(svg.split("0 0 480 ").nth(1).unwrap());
+            for (name, end) in [(" y2=\"", height), (" cy=\"", height), (" cx=\"", WIDTH), (" x2=\"", WIDTH)]
+            {
+                assert!(svg.split(name).skip(1).all(|at| (0.0..=end).contains(&value(at))), "{name} {svg}");
             }
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             assert!(svg.contains("class=\"hollow\"") && svg.contains("class=\"spread\""));
