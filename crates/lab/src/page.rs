@@ -233,17 +233,18 @@ fn draw(figure: &Figure, results: &Results, names: &mut Vec<String>) -> String {
     chart::draw(&title, &series, events)
 }
 
-/// What has one name has one colour and shape all over a section, whose `names` these are. What is alone needs none.
+/// What has one name has one colour, shape and place all over a section, whose `names` these are. What is alone needs none.
 fn colour(series: &mut [Series], names: &mut Vec<String>) {
     if series.len() < 2 {
         return;
     }
-    for one in series {
+    for one in series.iter_mut() {
         one.colour = names.iter().position(|name| *name == one.name).unwrap_or_else(|| {
             names.push(one.name.clone());
             names.len() - 1
         });
     }
+    series.sort_by_key(|one| one.colour);
 }
 
 fn drawn(figure: &Figure, results: &Results) -> Vec<Series> {
