@@ -662,10 +662,15 @@ fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
     let filter = || shell(&net.van, &format!("cat {all}")).trim().to_owned();
     net.van.ip("route add default via 10.0.1.1");
     let file = net.van_file("", "'0.0.0.0/0'", &path("l1", ""));
+    let start = || {
+        let daemon = Daemon::start(&net.van, &file);
+        let is_set = || filter() == "2" && net.van.ip("rule").lines().count() > 3;
+        eventually("rules into the tunnel, and a loose filter", || is_set().then_some(()));
+        daemon
+    };
     // By `down`, and by the next start.
     for again in [false, true] {
-        let killed = Daemon::start(&net.van, &file);
-        assert_eq!(filter(), "2");
+        let killed = start();
         killed.signal(Signal::KILL);
         assert_eq!(killed.wait(), None);
         if again {
@@ -689,7 +694,8 @@ fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
     assert_eq!(output(&mut net.van.nawa(["down"])).status.code(), Some(3));
     assert_eq!((filter(), rules(3)), ("1".into(), Some(())));
     // Another user sees what he cannot remove.
-    Daemon::start(&net.van, &file).signal(Signal::KILL);
+    net.van_file("", "'0.0.0.0/0'", &path("l1", ""));
+    drop(start());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = common::copy_for_anybody(folder.path());
     let nobody =
