@@ -22,7 +22,7 @@ const LOOK: &str = r#"<!doctype html><iframe id=f src="report.html" style="width
     outside: charts.filter(chart => chart.left < 0 || chart.right > WIDTH).length,
     cut: texts.filter((own, at) => own.some(text => text.left < charts[at].left - 1 || text.right > charts[at].right + 1)).length,
     unreadable: texts.filter(own => own.some((a, at) => own.slice(at + 1).some(b => meet(a, b)))).length,
-    flat: charts.filter(chart => chart.height < 60).length,
+    flat: charts.filter(chart => chart.height < 40).length,
     columns: new Set(charts.map(chart => Math.round(chart.left))).size, back: light(style.backgroundColor), text: light(style.color) }) + '</pre>';
 }</script>"#;
 

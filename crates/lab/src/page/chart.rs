@@ -32,9 +32,9 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 22.0;
-/// Of letters, roughly, and at most of the words beside rows.
-const LETTER: f64 = 8.0;
-const WIDEST: f64 = 190.0;
+/// Of a letter, at most but for capitals; and how many of a word there are beside rows at most.
+const LETTER: f64 = 9.0;
+const LETTERS: usize = 22;
 /// Between rows, and how thick a bar is at least, and all of a row's together.
 const GAP: f64 = 8.0;
 const BAR: f64 = 6.0;
@@ -131,7 +131,7 @@ impl Scale {
 
     fn left(&self) -> f64 {
         let widest = self.words.iter().map(|word| word.chars().count()).max();
-        widest.map_or(LEFT, |letters| (LETTER * letters as f64 + 10.0).min(WIDEST))
+        widest.map_or(LEFT, |letters| LETTER * letters.min(LETTERS) as f64 + 10.0)
     }
 
     fn height(&self) -> f64 {
@@ -297,8 +297,13 @@ fn rows(series: &[Series], scale: &Scale) -> String {
     }
     for (index, word) in scale.words.iter().enumerate() {
         let middle = TOP + scale.row() * (index as f64 + 0.5);
-        let (x, y, word) = (left - 6.0, middle + 4.0, escape(word));
-        let _ = write!(svg, "<text class=\"y\" x=\"{x:.1}\" y=\"{y:.1}\">{word}</text>");
+        let (x, y, full) = (left - 6.0, middle + 4.0, escape(word));
+        let shown = match word.char_indices().nth(LETTERS) {
+            Some(_) => escape(&(word.chars().take(LETTERS - 1).collect::<String>() + "…")),
+            None => full.clone(),
+        };
+        let _ =
+            write!(svg, "<text class=\"y\" x=\"{x:.1}\" y=\"{y:.1}\"><title>{full}</title>{shown}</text>");
     }
     for (index, one) in series.iter().enumerate() {
         let _ = write!(svg, "<g class=\"c{}\">{}</g>", one.colour % COLOURS, bars(one, index, scale));
@@ -386,7 +391,7 @@ mod tests {
 
     #[test]
     fn everything_is_drawn_within_the_frame() {
-        for words in [["64", "384", "4000"], ["three", "50+10", "tiny"]] {
+        for words in [["64", "384", "4000"], ["three", "50+10", "20@15±3 1% q50, 5@40 b0.25"]] {
             let mut series = [Series::new("a"), Series::new("b")];
             for (n, word) in words.iter().enumerate() {
                 series[0].add((*word).into(), n as f64, Some([0.0, 9.0]), false);
@@ -399,6 +404,7 @@ mod tests {
             {
                 assert!(svg.split(name).skip(1).all(|at| (0.0..=end).contains(&value(at))), "{name} {svg}");
             }
+            assert_eq!(svg.contains(">20@15±3 1% q50, 5@40 …</text>"), words[0] == "three", "{svg}");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             assert!(svg.contains("class=\"hollow\"") && svg.contains("class=\"spread\""));
         }
