@@ -25,20 +25,19 @@ struct Point {
     published: bool,
 }
 
-/// Units of the drawing, and what is left for labels.
+/// Units of the drawing, and what is left on each side for labels: to the right for half of a tick's.
 pub(super) const WIDTH: f64 = 480.0;
 pub(super) const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 22.0;
-/// Of a letter, at most but for capitals; and how many of a word there are beside rows at most.
+/// Units that a letter takes, at most but for capitals, and letters of a word beside a row, at most: no more would leave less than half
+/// to the bars.
 const LETTER: f64 = 9.0;
 const LETTERS: usize = 22;
-/// Between rows, and how thick a bar is at least, and all of a row's together.
-const GAP: f64 = 8.0;
-const BAR: f64 = 6.0;
-const BARS: f64 = 16.0;
+/// Units that a bar is thick, and the space between rows: a row of one bar has room for its word.
+const BAR: f64 = 8.0;
 
 /// Colours and shapes that the page has for series; then they begin again.
 const COLOURS: usize = 9;
@@ -119,14 +118,9 @@ impl Scale {
         Self { words, bars: series.len(), x: [least, greatest], log, bottom, top, log_from }
     }
 
-    /// How thick a bar is.
-    fn bar(&self) -> f64 {
-        (BARS / self.bars as f64).max(BAR)
-    }
-
     /// How high a row is, with the space to the next.
     fn row(&self) -> f64 {
-        self.bar() * self.bars as f64 + GAP
+        BAR * (self.bars + 1) as f64
     }
 
     fn left(&self) -> f64 {
@@ -335,10 +329,10 @@ fn line(one: &Series, scale: &Scale) -> String {
 
 /// The bars of one series, one in each row: the one at `index` of them.
 fn bars(one: &Series, index: usize, scale: &Scale) -> String {
-    let (mut svg, left, bar) = (String::new(), scale.left(), scale.bar());
+    let (mut svg, left) = (String::new(), scale.left());
     for point in &one.points {
         let Some(row) = scale.words.iter().position(|word| *word == point.x) else { continue };
-        let y = TOP + GAP / 2.0 + scale.row() * row as f64 + bar * (index as f64 + 0.5);
+        let y = TOP + scale.row() * row as f64 + BAR * (index + 1) as f64;
         let right = scale.right(point.y);
         if point.published {
             svg += &mark(one.colour, right, y, true);
@@ -347,9 +341,9 @@ fn bars(one: &Series, index: usize, scale: &Scale) -> String {
         let _ = write!(
             svg,
             "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
-            y - bar * 0.43,
+            y - BAR * 0.43,
             right - left,
-            bar * 0.86
+            BAR * 0.86
         );
         if let Some([low, high]) = point.spread.map(|ends| ends.map(|value| scale.right(value))) {
             let path = format!("M{low:.1} {y:.1}H{high:.1}M{low:.1} {0:.1}v5M{high:.1} {0:.1}v5", y - 2.5);
