@@ -51,9 +51,8 @@ fn experiment(options: &RunOptions) -> Result<Experiment> {
         let setup = Setup { topology, system: System::Tcp, congestion_control: "cubic" };
         let time = Duration::from_secs(seconds);
         let task = Check { rate: (cell.text("what") == "rate").then(|| Bitrate::from_mbps(mbps)), time };
-        let key = cell.key("what rate_mbps");
         let estimate = time + Iperf::WARM_UP + Duration::from_secs(1);
-        Ok(Case { key, workload: OnLinks { setup, task }, estimate }.erase())
+        Ok(Case::new(cell.key("what rate_mbps"), OnLinks { setup, task }, estimate))
     })?;
     Ok(Experiment::of(cases, options.size.of(1, 5, 9), &[], &NOTES))
 }
@@ -82,7 +81,7 @@ impl Check {
     fn lateness(&self, bench: &Bench, ready: &Ready) -> Result<Sample> {
         let count = u32::try_from(self.time.as_millis() / EVERY.as_millis()).unwrap_or(1);
         let client = &bench.network.client;
-        let times = ping::round_trips(client, ready.ping_sources[0], ready.server, EVERY, count)?;
+        let times = ping::round_trips(client, ready.sources[0], ready.server, EVERY, count)?;
         let ideal = Duration::from_millis(2 * DELAY_MS);
         let late =
             |percent| percentile(&times, percent).map(|time| time.saturating_sub(ideal).as_secs_f64() * 1e6);

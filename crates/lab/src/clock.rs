@@ -44,6 +44,5 @@ pub(crate) fn within<T>(
     what: impl Into<String>,
     ready: impl FnMut() -> Option<T>,
 ) -> Result<T> {
-    let late = || Error::Late { what: what.into(), seconds: limit.as_secs() };
-    poll_until(limit, ready).ok_or_else(late)
+    poll_until(limit, ready).ok_or_else(|| Error::late(what, limit))
 }

@@ -65,7 +65,6 @@ pub struct Event {
 }
 
 /// A medium that is up; dropping it removes it.
-#[derive(Debug)]
 pub struct Medium {
     // Dropped in this order: the thread and its taps, then the namespaces that they are in.
     thread: RealTime<Shared>,

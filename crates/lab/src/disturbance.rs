@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use link::{Bitrate, Capacity};
+use link::Capacity;
 
 use crate::clock;
 use crate::error::Result;
-use crate::network::{Network, PathSpec, Topology};
+use crate::network::{Network, Topology};
 use crate::system::{Ready, System};
 
 /// How often is looked at what the paths have carried.
@@ -51,11 +51,10 @@ pub(crate) enum Change {
 /// A transfer that something happens to.
 pub(crate) struct Disturbance<'a> {
     pub(crate) network: &'a Network,
+    pub(crate) topology: &'a Topology,
     pub(crate) ready: &'a mut Ready,
     pub(crate) system: &'a System,
     pub(crate) nawa: &'a Path,
-    /// The rate of each path towards the client; 0 where it is not constant, so that any data counts.
-    pub(crate) rates: Vec<Bitrate>,
     /// The file's size, and how much of it has arrived.
     pub(crate) bytes: u64,
     pub(crate) received: &'a AtomicU64,
@@ -80,7 +79,7 @@ impl Disturbance<'_> {
         if !begins() {
             return Ok(None);
         }
-        let all: Vec<usize> = (0..self.rates.len()).collect();
+        let all: Vec<usize> = (0..self.topology.links().len()).collect();
         let mut waiting = match event.change {
             Change::Cut { path, time } => {
                 self.network.set_up(path, false);
@@ -119,17 +118,12 @@ impl Disturbance<'_> {
         clock::poll_until(limit, || (self.is_over)().then_some(())).is_some()
     }
 
-    /// Whether so many bytes in `time` are more than probes.
+    /// Whether so many bytes in `time` are more than probes. Where the link's rate towards the client is not constant, any data counts.
     fn is_used(&self, path: usize, bytes: u64, time: Duration) -> bool {
-        bytes as f64 * 8.0 > self.rates[path].as_bps() as f64 * USED * time.as_secs_f64()
+        let rate = match self.topology.links()[path].down.capacity {
+            Capacity::Fixed(rate) => rate.as_bps(),
+            _ => 0,
+        };
+        bytes as f64 * 8.0 > rate as f64 * USED * time.as_secs_f64()
     }
-}
-
-/// The rates of the paths' links towards the client; 0 where one is not constant.
-pub(crate) fn rates(topology: &Topology) -> Vec<Bitrate> {
-    let rate = |path: &PathSpec| match path.down.capacity {
-        Capacity::Fixed(rate) => rate,
-        _ => Bitrate::from_bps(0),
-    };
-    topology.links().iter().map(rate).collect()
 }

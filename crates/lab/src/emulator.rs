@@ -14,11 +14,9 @@ use crate::error::{Doing, Result};
 use crate::real_time::{BATCH, Edge, FRAME_MAX, Model, RealTime};
 
 /// The thread that carries frames; it ends when this and every [`Wire`] of it are dropped.
-#[derive(Debug)]
 pub struct Emulator(Arc<RealTime<Links>>);
 
 /// Both directions of an emulated link between two TAPs. Dropping it removes the TAPs.
-#[derive(Debug)]
 pub struct Wire {
     id: u64,
     links: Arc<RealTime<Links>>,

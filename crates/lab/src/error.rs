@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Why the lab could not do something.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,10 @@ impl Error {
 
     pub(crate) fn program(program: &str, reason: impl Into<String>) -> Self {
         Error::Program { program: program.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn late(what: impl Into<String>, limit: Duration) -> Self {
+        Error::Late { what: what.into(), seconds: limit.as_secs() }
     }
 }
 

@@ -97,29 +97,25 @@ impl Ratio {
 
 /// One thing that is measured.
 #[derive(Clone, Debug)]
-pub struct Case<W = Arc<dyn Workload>> {
+pub struct Case {
     /// What tells it from the other cases, as in the JSON.
     pub key: Fields<Value>,
     /// What is made ready and measured, anew for each run.
-    pub workload: W,
+    pub workload: Arc<dyn Workload>,
     /// How long one run takes, about.
     pub estimate: Duration,
 }
 
-impl<W> Case<W> {
+impl Case {
+    /// One of `workload`.
+    pub fn new(key: Fields<Value>, workload: impl Workload, estimate: Duration) -> Self {
+        Self { key, workload: Arc::new(workload), estimate }
+    }
+
     pub(crate) fn field(&self, name: &str) -> Option<&Value> {
         self.key.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
-}
 
-impl<W: Workload> Case<W> {
-    /// The case as experiments have it.
-    pub fn erase(self) -> Case {
-        Case { key: self.key, workload: Arc::new(self.workload), estimate: self.estimate }
-    }
-}
-
-impl Case {
     /// Its workload, if that is a `W`.
     pub fn workload<W: Workload>(&self) -> Option<&W> {
         (&*self.workload as &dyn Any).downcast_ref()

@@ -20,7 +20,6 @@ use crate::paper::Paper;
 
 pub use convoy::VEHICLES;
 pub use fault::Fault;
-use measure::Test;
 use system::System;
 pub use trial::Trial;
 
@@ -67,9 +66,7 @@ const NOTES: [&str; 9] = [
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let systems = &System::ALL[..options.size.of(2, System::ALL.len(), System::ALL.len())];
     let case = |&(name, system): &(&'static str, System)| {
-        let test = Test { system };
-        let estimate = fault::LENGTH + OVERHEAD;
-        Case { key: vec![("system", name.into())], workload: test, estimate }.erase()
+        Case::new(vec![("system", name.into())], system, fault::LENGTH + OVERHEAD)
     };
     let (cases, repeats) = (systems.iter().map(case).collect(), options.size.of(1, 3, 5));
     let events = fault::TIMELINE.into_iter().map(|(time, _, what)| (time, what)).collect();

@@ -74,10 +74,9 @@ pub struct FlowSpec {
 }
 
 /// Whose TCP sends a flow. The receiver is always the running kernel's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// That of the running kernel, in the client's namespace.
-    #[default]
     Host,
     /// A guest's, one hop before the client, for congestion controls that the running kernel lacks.
     Guest {
@@ -225,9 +224,7 @@ impl<'a> Running<'a> {
         let arrived = both.all(|(flow, pipe)| flow.spec.bytes == Some(pipe.received));
         let late = self.pipes.now() >= end;
         match test.until {
-            None if late && !arrived => {
-                Err(Error::Late { what: "the transfer did not end".into(), seconds: end.as_secs() })
-            }
+            None if late && !arrived => Err(Error::late("the transfer did not end", end)),
             None => Ok(arrived),
             Some(_) => Ok(late),
         }

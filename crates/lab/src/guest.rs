@@ -46,9 +46,9 @@ const RUN_LIMIT: Duration = Duration::from_secs(90);
 pub struct GuestSpec {
     /// Modules as `modprobe` takes them, such as `tcp_vegas alpha=1 beta=3`, loaded in this order. Those that they
     /// depend on are loaded before them.
-    pub modules: Vec<String>,
+    pub modules: Vec<&'static str>,
     /// Keys and values, as `net.ipv4.tcp_congestion_control` and `vegas`, set in this order once modules are loaded.
-    pub sysctls: Vec<(String, String)>,
+    pub sysctls: Vec<(&'static str, String)>,
     /// Its network interfaces: the first is `vec0` inside, the next `vec1`.
     pub interfaces: Vec<Interface>,
     /// Its memory, in MiB, if not [`MEMORY_MB`]; this machine gives what is in use.

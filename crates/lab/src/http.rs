@@ -14,22 +14,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rustix::net::{
-    AddressFamily, Protocol, Shutdown, SocketFlags, SocketType, accept_with, bind, ipproto, listen, shutdown,
+    AddressFamily, Shutdown, SocketFlags, SocketType, accept_with, bind, ipproto, listen, shutdown,
     socket_with, sockopt,
 };
 
 use crate::background::spawn;
 use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
-
-/// What carries HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// TCP.
-    Tcp,
-    /// MPTCP, for clients that ask for it; TCP for the others.
-    Mptcp,
-}
 
 /// A server that accepts connections until it is dropped.
 #[derive(Debug)]
@@ -39,16 +30,16 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves the files of `folder` at `address`, an address of `host`, by `transport` with the `congestion_control`
-    /// named. It accepts connections when this returns.
+    /// Serves the files of `folder` at `address`, an address of `host`, with the `congestion_control` named, by TCP, or, where
+    /// it is `multipath`, by MPTCP for clients that ask for it. It accepts connections when this returns.
     pub fn start(
         host: &Namespace,
-        transport: Transport,
+        multipath: bool,
         congestion_control: &str,
         address: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let listener = host.run(|| make_listener(transport, congestion_control, address))?;
+        let listener = host.run(|| make_listener(multipath, congestion_control, address))?;
         let listener = Arc::new(listener.doing(|| format!("listen at {address} with {congestion_control}"))?);
         let (serving, namespace, folder) = (listener.clone(), host.path(), folder.to_owned());
         let serve = move || match device::netns::enter(&namespace) {
@@ -70,13 +61,9 @@ impl Drop for HttpServer {
     }
 }
 
-fn make_listener(transport: Transport, congestion_control: &str, address: SocketAddr) -> io::Result<OwnedFd> {
-    let protocol: Option<Protocol> = match transport {
-        Transport::Tcp => Some(ipproto::TCP),
-        Transport::Mptcp => Some(ipproto::MPTCP),
-    };
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, protocol)?;
+fn make_listener(multipath: bool, congestion_control: &str, address: SocketAddr) -> io::Result<OwnedFd> {
+    let protocol = multipath.then_some(ipproto::MPTCP);
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, protocol)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_tcp_congestion(&socket, congestion_control)?;
     bind(&socket, &address)?;

@@ -13,7 +13,7 @@ use rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
 use crate::counters;
-use crate::disturbance::{Change, Disturbance, Event, rates};
+use crate::disturbance::{Change, Disturbance, Event};
 use crate::error::{Doing, Error, Result};
 use crate::fetch::{self, Request, Transfer, race};
 use crate::http::HttpServer;
@@ -162,7 +162,7 @@ impl Task for Fetch {
         let (file, hash) = random_file(site.files, bytes, site.options.seed)?;
         let (warm_up, _) = random_file(site.files, WARM_UP_BYTES, site.options.seed)?;
         let (address, cc) = ((ready.server, 80).into(), setup.congestion_control);
-        let _server = HttpServer::start(&network.server, ready.transport, cc, address, site.files)?;
+        let _server = HttpServer::start(&network.server, ready.multipath, cc, address, site.files)?;
         for request in requests(ready, &warm_up) {
             fetch::fetch(&network.client, ready.launcher, &request)?;
         }
@@ -175,10 +175,10 @@ impl Task for Fetch {
             let fetching = scope.spawn(|| race(&network.client, launcher, &requests, &received));
             let mut disturbance = Disturbance {
                 network,
+                topology: &setup.topology,
                 ready,
                 system: &setup.system,
                 nawa: &site.options.nawa,
-                rates: rates(&setup.topology),
                 bytes,
                 received: &received,
                 is_over: &|| fetching.is_finished(),
@@ -211,7 +211,7 @@ impl Task for Fetch {
 
 fn start_pings(network: &Network, ready: &Ready) -> Result<Vec<Ping>> {
     let start = |&source: &Option<_>| Ping::start(&network.client, source, ready.server, PING_EVERY);
-    ready.ping_sources.iter().map(start).collect()
+    ready.sources.iter().map(start).collect()
 }
 
 fn requests(ready: &Ready, file: &str) -> Vec<Request> {

@@ -26,18 +26,14 @@ pub(crate) fn forward(node: &Namespace) -> Result<()> {
 /// Gives `node`, one of `count`, its neighbours and the ways to the others by `interface`, which is up.
 pub(crate) fn join(host: &Namespace, node: usize, count: usize, interface: &str) -> Result<()> {
     host.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
-    host.ip(&ways(node, count, interface))
+    let way = |other: usize| match next(node, other) {
+        next if next == other => neighbour(interface, address(next), &mac(next)),
+        next => format!("route replace {} via {} dev {interface}", address(other), address(next)),
+    };
+    host.ip(&(0..count).filter(|other| *other != node).map(way).collect::<Vec<_>>())
 }
 
 /// The neighbour that is next on the way from `node` to `other`.
 pub(crate) fn next(node: usize, other: usize) -> usize {
     if other > node { node + 1 } else { node - 1 }
-}
-
-fn ways(node: usize, count: usize, interface: &str) -> Vec<String> {
-    let way = |other: usize| match next(node, other) {
-        next if next == other => neighbour(interface, address(next), &mac(next)),
-        next => format!("route replace {} via {} dev {interface}", address(other), address(next)),
-    };
-    (0..count).filter(|other| *other != node).map(way).collect()
 }

@@ -120,7 +120,6 @@ impl Topology {
 }
 
 /// A network that is up. Dropping it removes it.
-#[derive(Debug)]
 pub struct Network {
     // Dropped in this order: the TAPs first, then the namespaces they are in.
     wires: Vec<Wire>,

@@ -64,12 +64,11 @@ impl Default for RunOptions {
 }
 
 /// How much an experiment measures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// `--quick`: every system, the cases whose figures are quoted, within about two minutes.
     Quick,
     /// As much as the experiment needs by itself.
-    #[default]
     Normal,
     /// `--paper`: the paper's sizes and repetitions.
     Paper,

@@ -3,11 +3,11 @@
 mod chart;
 mod data;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use chart::Series;
+use chart::{Names, Series};
 use data::{Results, Row};
 
 use crate::catalog::{PAPERS, PICTURE};
@@ -46,17 +46,17 @@ pub fn picture(folder: &Path, file: &Path) -> Result<()> {
     );
     let mut names = Vec::new();
     for (figure, x) in paper.figures()?.iter().zip([0.0, chart::WIDTH + 20.0]) {
-        let mut series = drawn(figure, &results);
+        let series = drawn(figure, &results);
         if series.is_empty() {
             return Err(Error::BadInput(format!(
                 "the folder holds no course of `{0}`: `nawa lab run {0} --json FILE` measures it",
                 figure.experiment
             )));
         }
-        colour(&mut series, &mut names);
         let unit = figure.metric.rsplit('_').next().unwrap_or_default();
         let title = format!("{}, {}", figure.title, unit.replace("mbps", "Mbit/s"));
-        svg += &chart::piece(&title, &series, results.events(figure.experiment), [x, 560.0 - chart::HEIGHT]);
+        let piece = chart::piece(&title, series, &mut names, results.events(figure.experiment));
+        let _ = writeln!(svg, "<g transform=\"translate({x} {})\">{piece}</g>", 560.0 - chart::HEIGHT);
     }
     write_whole(file, (svg + "</svg>\n").as_bytes()).doing(|| format!("write {}", file.display()))
 }
@@ -73,15 +73,12 @@ pub fn show(run: &Path, file: &Path) -> Result<()> {
         if flows.is_empty() {
             continue;
         }
-        let mut course: Vec<_> =
-            flows.iter().map(|(flow, points)| Series::line(flow, points.clone())).collect();
-        let mut shares: Vec<_> =
-            flows.iter().map(|(flow, points)| Series::line(flow, distribution(points))).collect();
+        let shares = flows.iter().map(|(flow, points)| Series::line(flow, distribution(points))).collect();
+        let course = flows.into_iter().map(|(flow, points)| Series::line(&flow, points)).collect();
         let mut names = Vec::new();
-        [&mut course, &mut shares].into_iter().for_each(|series| colour(series, &mut names));
         let charts = [
-            chart::draw(&format!("{name} by time in s"), &course, &[]),
-            chart::draw(&format!("share of {name} up to it"), &shares, &[]),
+            chart::draw(&format!("{name} by time in s"), course, &mut names, &[]),
+            chart::draw(&format!("share of {name} up to it"), shares, &mut names, &[]),
         ];
         let _ = write!(body, "<h2>{name}</h2><div class=\"charts\">{}</div>", charts.concat());
     }
@@ -173,9 +170,7 @@ fn section(paper: &Paper, verdicts: &[Verdict], results: &Results) -> Result<Str
     let (figures, mut names) = (paper.figures()?, Vec::new());
     figures.iter().for_each(|figure| text += &draw(figure, results, &mut names));
     let claims = verdicts.iter().map(|verdict| verdict.claim.experiment);
-    let mut experiments: Vec<&str> = figures.iter().map(|figure| figure.experiment).chain(claims).collect();
-    experiments.sort_unstable();
-    experiments.dedup();
+    let experiments: BTreeSet<&str> = figures.iter().map(|figure| figure.experiment).chain(claims).collect();
     text += "</div>\n<details><summary>How to run it again, and what to know</summary>\n";
     for name in experiments {
         let files = results.files.iter().filter(|file| file.experiment == name);
@@ -216,11 +211,10 @@ fn verdict_row(verdict: &Verdict) -> String {
     )
 }
 
-/// The figure with what was measured and what was published; a sentence where nothing was measured. `names` are those that have a
-/// colour already.
-fn draw(figure: &Figure, results: &Results, names: &mut Vec<String>) -> String {
+/// The figure with what was measured and what was published; a sentence where nothing was measured.
+fn draw(figure: &Figure, results: &Results, names: &mut Names) -> String {
     let title = format!("{} ({} by {})", figure.title, figure.metric, figure.x);
-    let mut series = drawn(figure, results);
+    let series = drawn(figure, results);
     if series.iter().all(Series::is_published_only) {
         let Figure { experiment, only, .. } = figure;
         return format!(
@@ -228,23 +222,8 @@ fn draw(figure: &Figure, results: &Results, names: &mut Vec<String>) -> String {
             escape(&title)
         );
     }
-    colour(&mut series, names);
     let events = if figure.is_course() { results.events(figure.experiment) } else { &[] };
-    chart::draw(&title, &series, events)
-}
-
-/// What has one name has one colour, shape and place all over a section, whose `names` these are. What is alone needs none.
-fn colour(series: &mut [Series], names: &mut Vec<String>) {
-    if series.len() < 2 {
-        return;
-    }
-    for one in series.iter_mut() {
-        one.colour = names.iter().position(|name| *name == one.name).unwrap_or_else(|| {
-            names.push(one.name.clone());
-            names.len() - 1
-        });
-    }
-    series.sort_by_key(|one| one.colour);
+    chart::draw(&title, series, names, events)
 }
 
 fn drawn(figure: &Figure, results: &Results) -> Vec<Series> {

@@ -46,14 +46,11 @@ pub fn round_trips(
 
 /// Waits for one answer from `target`, at most for `limit`.
 pub fn await_answer(host: &Namespace, target: IpAddr, limit: Duration) -> Result<()> {
-    let seconds = limit.as_secs();
     // With a deadline, `-c 1` waits for one answer and asks again until then.
-    let once = ["-q", "-c", "1", "-w", &seconds.to_string()];
+    let once = ["-q", "-c", "1", "-w", &limit.as_secs().to_string()];
     match output(host, "ping", &words(None, target, Duration::from_millis(100), &once)) {
         Ok(_) => Ok(()),
-        Err(Error::Program { .. }) => {
-            Err(Error::Late { what: format!("{target} did not answer `ping`"), seconds })
-        }
+        Err(Error::Program { .. }) => Err(Error::late(format!("{target} did not answer `ping`"), limit)),
         Err(other) => Err(other),
     }
 }

@@ -102,12 +102,6 @@ impl<M> RealTime<M> {
     }
 }
 
-impl<M> std::fmt::Debug for RealTime<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
 impl<M> Drop for RealTime<M> {
     fn drop(&mut self) {
         self.requests = None;

@@ -38,21 +38,20 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// The turns of `experiment`, their order drawn from `seed`, without the cases and repeats that `has` knows.
     pub(crate) fn new(experiment: &Experiment, seed: u64, has: impl Fn(usize, usize) -> bool) -> Self {
-        let (mut all, mut dice) = (Vec::new(), ChaCha8Rng::seed_from_u64(seed));
+        let (mut turns, mut dice) = (Vec::new(), ChaCha8Rng::seed_from_u64(seed));
         for repeat in 0..experiment.repeats {
-            let (mut turns, mut first) = (Vec::new(), 0);
+            let (mut own, mut first) = (Vec::new(), 0);
             for group in experiment.groups() {
                 let indexed = (first..).zip(group);
                 let cases: Vec<_> = indexed.filter(|&(index, _)| !has(index, repeat)).collect();
-                turns.extend((!cases.is_empty()).then(|| Turn::new(repeat, &cases)));
+                own.extend((!cases.is_empty()).then(|| Turn::new(repeat, &cases)));
                 first += group.len();
             }
             if !experiment.in_order {
-                turns.sort_by_cached_key(|_| dice.next_u64());
+                own.sort_by_cached_key(|_| dice.next_u64());
             }
-            all.extend(turns);
+            turns.extend(own);
         }
-        let mut turns = all;
         let limit = match experiment.side_by_side {
             SideBySide::Cases(_) | SideBySide::Rates(_) => None,
             SideBySide::Links { up_to, .. } => {

@@ -9,7 +9,6 @@ mod rival;
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::http::Transport;
 use crate::network::Network;
 
 pub use clocks::Clocks;
@@ -85,5 +84,5 @@ fn mptcp(network: &Network, first: usize) -> Result<Ready> {
     network.client.ip(&lines)?;
     network.server.ip(&[limits])?;
     let ready = Ready::plain(vec![network.client_address(first)]);
-    Ok(Ready { launcher: &["mptcpize", "run"], transport: Transport::Mptcp, ..ready })
+    Ok(Ready { launcher: &["mptcpize", "run"], multipath: true, ..ready })
 }

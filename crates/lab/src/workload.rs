@@ -27,8 +27,7 @@ pub trait Workload: Any + Debug + Send + Sync {
     }
 
     /// The same by the program of a rival, in place of `nawa`; `None` where there is nothing to compare.
-    fn by_rival(&self, program: &Path) -> Option<Arc<dyn Workload>> {
-        let _ = program;
+    fn by_rival(&self, _program: &Path) -> Option<Arc<dyn Workload>> {
         None
     }
 
@@ -93,7 +92,6 @@ impl Need {
 }
 
 /// Where one run of a case takes place.
-#[derive(Debug)]
 pub struct Site<'a> {
     pub(crate) options: &'a RunOptions,
     pub(crate) emulator: &'a Emulator,

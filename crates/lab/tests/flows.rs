@@ -10,7 +10,7 @@ use lab::flight::Flows;
 use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest, Origin};
 use lab::network::{PathSpec, Topology};
 use lab::{RunOptions, run_each};
-use link::{Bitrate, Capacity, LinkConfig, Queue};
+use link::Queue;
 use serde_json::Value;
 
 const BYTES: u64 = 200_000;
@@ -27,12 +27,8 @@ fn flow(congestion_control: &'static str, start_ms: u64) -> FlowSpec {
 }
 
 fn case(cc: &'static str, flows: Vec<FlowSpec>) -> Case {
-    let link = LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(5.0)),
-        delay: Duration::from_millis(5),
-        queue: Queue::Packets(30),
-        ..LinkConfig::default()
-    };
+    let mut path = PathSpec::plain("link", 5.0, 5);
+    path.up.queue = Queue::Packets(30);
     let test = FlowTest {
         initial_window: Some(3),
         receive_buffer_max: BUFFER_MAX,
@@ -41,9 +37,9 @@ fn case(cc: &'static str, flows: Vec<FlowSpec>) -> Case {
         limit: Duration::from_secs(60),
         flows,
     };
-    let topology = Topology::Single(Box::new(PathSpec::symmetric("link", link)));
+    let topology = Topology::Single(Box::new(path));
     let key = vec![("cc", cc.into()), ("flows", 1.into())];
-    Case { key, workload: Flows { topology, test }, estimate: Duration::from_secs(1) }.erase()
+    Case::new(key, Flows { topology, test }, Duration::from_secs(1))
 }
 
 fn experiment() -> Experiment {

@@ -13,10 +13,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 fn spec() -> GuestSpec {
     GuestSpec {
-        modules: vec!["tcp_vegas alpha=1 beta=3".into(), "sctp".into()],
+        modules: vec!["tcp_vegas alpha=1 beta=3", "sctp"],
         sysctls: vec![
-            ("net.ipv4.tcp_congestion_control".into(), "vegas".into()),
-            ("net.sctp.cookie_hmac_alg".into(), "none".into()),
+            ("net.ipv4.tcp_congestion_control", "vegas".into()),
+            ("net.sctp.cookie_hmac_alg", "none".into()),
         ],
         interfaces: vec![Interface {
             tap: "g0".into(),
@@ -78,10 +78,10 @@ fn a_guest_does_what_it_is_told_and_is_gone() {
 fn a_guest_that_cannot_be_set_up_says_why() {
     let Some(_alone) = alone_with_guests("a_guest_that_cannot_be_set_up_says_why") else { return };
     let host = Namespace::create("guest").unwrap();
-    let unknown = GuestSpec { modules: vec!["tcp_none".into()], ..GuestSpec::default() };
+    let unknown = GuestSpec { modules: vec!["tcp_none"], ..GuestSpec::default() };
     let error = guest::boot(&host, &unknown).unwrap_err().to_string();
     assert!(error.contains("no module `tcp_none`"), "{error}");
-    let refused = GuestSpec { sysctls: vec![("net.no.such".into(), "1".into())], ..GuestSpec::default() };
+    let refused = GuestSpec { sysctls: vec![("net.no.such", "1".into())], ..GuestSpec::default() };
     let error = guest::boot(&host, &refused).unwrap().finish().unwrap_err().to_string();
     assert!(error.contains("net.no.such"), "{error}");
     let small = GuestSpec { memory_mb: Some(16), ..GuestSpec::default() };

@@ -12,22 +12,16 @@ use std::time::Duration;
 use common::{alone, left_in};
 use lab::emulator::Emulator;
 use lab::fetch::{Request, fetch, race};
-use lab::http::{HttpServer, Transport};
+use lab::http::HttpServer;
 use lab::network::{Network, PathSpec, SERVER, Topology};
 use lab::ping::Ping;
-use link::{Bitrate, Capacity, LinkConfig, Queue};
 use sha2::{Digest, Sha256};
 
-const DELAY: Duration = Duration::from_millis(5);
+/// One way.
+const DELAY_MS: u64 = 5;
 
 fn two_paths() -> Topology {
-    let link = LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(20.0)),
-        delay: DELAY,
-        queue: Queue::Packets(100),
-        ..LinkConfig::default()
-    };
-    Topology::Relayed(vec![PathSpec::symmetric("one", link.clone()), PathSpec::symmetric("two", link)])
+    Topology::Relayed(["one", "two"].map(|name| PathSpec::plain(name, 20.0, DELAY_MS)).to_vec())
 }
 
 fn network() -> Network {
@@ -43,7 +37,7 @@ fn folder(bytes: usize) -> (tempfile::TempDir, [u8; 32]) {
 }
 
 fn serve(network: &Network, folder: &Path) -> HttpServer {
-    HttpServer::start(&network.server, Transport::Tcp, "cubic", SocketAddr::new(SERVER, 80), folder).unwrap()
+    HttpServer::start(&network.server, false, "cubic", SocketAddr::new(SERVER, 80), folder).unwrap()
 }
 
 fn request(source: IpAddr) -> Request {
@@ -89,7 +83,7 @@ fn mptcp_uses_both_paths_by_the_congestion_control_of_the_server() {
     let ready = lab::system::System::Mptcp.start(&network, &means, 0).unwrap();
     let address = SocketAddr::new(SERVER, 80);
     let _server =
-        HttpServer::start(&network.server, ready.transport, "reno", address, folder.path()).unwrap();
+        HttpServer::start(&network.server, ready.multipath, "reno", address, folder.path()).unwrap();
     let request = request(network.client_address(0));
     let mut seen = Vec::new();
     let transfer = std::thread::scope(|scope| {
@@ -135,7 +129,7 @@ fn no_answer_is_faster_than_the_links() {
     fetch(&network.client, &[], &request(source)).unwrap();
     let times = ping.stop().unwrap();
     assert!(!times.is_empty());
-    assert!(times.iter().all(|&time| time >= 2 * DELAY), "{times:?}");
+    assert!(times.iter().all(|&time| time >= Duration::from_millis(2 * DELAY_MS)), "{times:?}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ const TIME: Duration = Duration::from_millis(20);
 
 fn case(factor: u32, needs: Option<&'static str>, log: Option<PathBuf>) -> Case {
     let workload = MadeUp { factor, needs, log };
-    Case { key: vec![("factor", factor.into())], workload, estimate: TIME }.erase()
+    Case::new(vec![("factor", factor.into())], workload, TIME)
 }
 
 #[test]

@@ -103,8 +103,7 @@ fn the_running_kernels_sctp_is_measured() {
         return skip(name, &format!("{error}: make guest"));
     }
     let this = std::env::current_exe().expect("this program's path");
-    let spec =
-        GuestSpec { modules: NATIVE.map(str::to_owned).into(), memory_mb: Some(600), ..GuestSpec::default() };
+    let spec = GuestSpec { modules: NATIVE.to_vec(), memory_mb: Some(600), ..GuestSpec::default() };
     let host = lab::namespace::Namespace::create("native").expect("a namespace");
     let mut guest = guest::boot(&host, &spec).and_then(guest::Booting::finish).expect("it boots");
     let inside = format!("TMPDIR=/run '{}' --ignored --exact inside_a_guest", this.display());

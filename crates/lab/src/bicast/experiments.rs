@@ -8,7 +8,7 @@ use std::time::Duration;
 use link::{Bitrate, ByteCount, LinkConfig, Loss, PolicerConfig, Probability, Queue};
 
 use super::test::{STACKS_BY_NAME, Stack, Test};
-use crate::axes::{ALL, Cell, FULL, Grid, QUICK, cases, cells};
+use crate::axes::{ALL, Cell, FULL, Grid, QUICK, cases};
 use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
 use crate::links::{Fetch, OnLinks, Setup};
@@ -98,7 +98,7 @@ const KINDS: [(&str, [(f64, Duration); 2]); 4] = [
 
 /// A cell's case, with these fields in its key. `loss`: `both`: packets in both directions are lost; `bursts`: several at a time;
 /// `data`: from client to server alone. `cut`: when the first path carries nothing, in seconds.
-fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case<Test>> {
+fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case> {
     let (percent, transfers): (f64, usize) = (cell.get("loss_percent")?, cell.get("transfers")?);
     let (stack, mode) = (cell.one_of("stack", &STACKS_BY_NAME)?, cell.one_of("mode", &MODES)?);
     let kind = cell.one_of("links", &KINDS)?;
@@ -135,18 +135,18 @@ fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case<
         limit: estimate * 5 + Duration::from_secs(120),
     };
     let estimate = estimate + cut.map_or(Duration::ZERO, |cut| cut.end - cut.start);
-    Ok(Case { key: [cell.key(KEY), cell.key(key)].concat(), workload, estimate })
+    Ok(Case::new([cell.key(KEY), cell.key(key)].concat(), workload, estimate))
 }
 
 const KEY: &str = "stack mode loss_percent loss transfers";
 
 /// Cells that take about as long stand side by side.
-fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
+fn sorted(mut cases: Vec<Case>) -> Vec<Case> {
     cases.sort_by_key(|case| case.estimate);
-    cases.into_iter().map(Case::erase).collect()
+    cases
 }
 
-/// `key`: what varies beside [`KEY`].
+/// `key`: what varies beside [`KEY`]. `repeats`: of the paper's size.
 fn experiment(
     grids: &[Grid],
     (size, repeats): (Size, usize),
@@ -154,8 +154,8 @@ fn experiment(
     cut: Option<Range<u64>>,
     notes: &[&str],
 ) -> Result<Experiment> {
-    let cases: Result<_> = cells(grids, size).iter().map(|cell| case(cell, key, cut.clone())).collect();
-    let experiment = Experiment::of(sorted(cases?), repeats, &RATIOS, &[notes, &NOTES].concat());
+    let cases = sorted(cases(grids, size, |cell| case(cell, key, cut.clone()))?);
+    let experiment = Experiment::of(cases, size.of(1, 3, repeats), &RATIOS, &[notes, &NOTES].concat());
     Ok(Experiment { side_by_side: side_by_side(size), ..experiment })
 }
 
@@ -166,8 +166,7 @@ const LOSS: [Grid; 3] = [
 ];
 
 pub(crate) fn loss(options: &RunOptions) -> Result<Experiment> {
-    let size = options.size;
-    experiment(&LOSS, (size, size.of(1, 3, 5)), "", None, &[])
+    experiment(&LOSS, (options.size, 5), "", None, &[])
 }
 
 const LOAD: [Grid; 3] = [
@@ -180,8 +179,7 @@ const LOAD: [Grid; 3] = [
 pub(crate) fn load(options: &RunOptions) -> Result<Experiment> {
     let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
                 router in front of each";
-    let size = options.size;
-    experiment(&LOAD, (size, size.of(1, 3, 5)), "where", None, &[note])
+    experiment(&LOAD, (options.size, 5), "where", None, &[note])
 }
 
 const BURST: [Grid; 2] = [
@@ -190,8 +188,7 @@ const BURST: [Grid; 2] = [
 ];
 
 pub(crate) fn burst(options: &RunOptions) -> Result<Experiment> {
-    let size = options.size;
-    experiment(&BURST, (size, size.of(1, 3, 3)), "", None, &[])
+    experiment(&BURST, (options.size, 3), "", None, &[])
 }
 
 const BUDGET: [Grid; 2] = [
@@ -209,8 +206,7 @@ const BUDGETS: &str =
 
 pub(crate) fn budget(options: &RunOptions) -> Result<Experiment> {
     let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
-    let (size, key) = (options.size, "budget_percent");
-    let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), key, None, &[note])?;
+    let experiment = experiment(&BUDGET, (options.size, 3), "budget_percent", None, &[note])?;
     // What is without copies has no budget.
     let of_normal = Ratio { of: &[("mode", "normal"), ("budget_percent", "0")], ..RATIOS[0] };
     Ok(Experiment { ratios: vec![of_normal], ..experiment })
@@ -228,8 +224,7 @@ const TWO_HOSTS: &str = "links=10x2 clients=2 transfers=4";
 pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment> {
     let note = "links: 10 and 2 Mbit/s, 5 ms; 10 Mbit/s, 5 and 50 ms; 10 Mbit/s, 5 ms. clients: hosts that transfers come \
                 from, each with one on each path, behind the same nawa";
-    let (size, key) = (options.size, "links clients");
-    experiment(&UNEVEN, (size, size.of(1, 3, 3)), key, None, &[note])
+    experiment(&UNEVEN, (options.size, 3), "links clients", None, &[note])
 }
 
 const CUT: [Grid; 2] = [
@@ -242,8 +237,7 @@ const CUT_S: Range<u64> = 2..6;
 
 pub(crate) fn cut(options: &RunOptions) -> Result<Experiment> {
     let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; later_copies, later_copied_ratio: made after that";
-    let size = options.size;
-    experiment(&CUT, (size, size.of(1, 3, 3)), "", Some(CUT_S), &[note])
+    experiment(&CUT, (options.size, 3), "", Some(CUT_S), &[note])
 }
 
 pub(crate) const ABOUT_TCP: &str =
@@ -289,7 +283,7 @@ pub(crate) fn tcp(options: &RunOptions) -> Result<Experiment> {
         let workload = OnLinks { setup, task: Fetch { bytes, event: None, recovery: true } };
         // About 1.2 Mbit/s where nothing helps.
         let estimate = Duration::from_secs_f64(4.0 + bytes as f64 * 8.0 / 1.2e6);
-        Ok(Case { key: cell.key("system resend bicast loss_percent"), workload, estimate }.erase())
+        Ok(Case::new(cell.key("system resend bicast loss_percent"), workload, estimate))
     })?;
     let side_by_side = SideBySide::Cases(cases.len());
     Ok(Experiment {
@@ -343,13 +337,12 @@ fn second(name: &str) -> LinkConfig {
 }
 
 pub(crate) fn dropping(options: &RunOptions) -> Result<Experiment> {
-    let cases: Result<_> = cells(&DROPPING, options.size).iter().map(dropping_case).collect();
-    let experiment =
-        Experiment::of(sorted(cases?), options.size.of(1, 3, 3), &DROPPING_RATIOS, &DROPPING_NOTES);
+    let cases = sorted(cases(&DROPPING, options.size, dropping_case)?);
+    let experiment = Experiment::of(cases, options.size.of(1, 3, 3), &DROPPING_RATIOS, &DROPPING_NOTES);
     Ok(Experiment { side_by_side: side_by_side(options.size), ..experiment })
 }
 
-fn dropping_case(cell: &Cell) -> Result<Case<Test>> {
+fn dropping_case(cell: &Cell) -> Result<Case> {
     let (name, transfers) = (cell.text("second"), cell.get("transfers")?);
     let loss_percent: f64 = cell.get("loss_percent")?;
     let first = link(RATE_MBPS, DELAY, percent_lost(loss_percent));
@@ -369,6 +362,5 @@ fn dropping_case(cell: &Cell) -> Result<Case<Test>> {
         bytes: DROPPING_BYTES / transfers as u64,
         limit: estimate * 5 + Duration::from_secs(120),
     };
-    let key = cell.key("mode second transfers loss_percent");
-    Ok(Case { key, workload: test, estimate })
+    Ok(Case::new(cell.key("mode second transfers loss_percent"), test, estimate))
 }

@@ -53,7 +53,6 @@ struct Prepared<'a> {
     test: &'a Test,
 }
 
-#[derive(Debug)]
 struct Run {
     primaries: Vec<usize>,
     network: Network,

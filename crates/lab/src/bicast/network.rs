@@ -28,7 +28,6 @@ const SERVER: u8 = 2;
 const CLIENTS: u8 = 10;
 
 /// A network that is up. Dropping it removes it.
-#[derive(Debug)]
 pub(super) struct Network {
     // Dropped in this order.
     pub(super) wires: Vec<Wire>,
@@ -43,7 +42,6 @@ pub(super) struct Network {
 }
 
 /// Lines of shell that start Nawa in a guest, and that ask for its state.
-#[derive(Debug)]
 pub(super) struct NawaInside {
     pub(super) up: String,
     pub(super) status: String,
@@ -154,12 +152,11 @@ fn addresses(segment: u8, host: u8) -> [String; PATHS] {
 }
 
 fn spec(runs_nawa: bool) -> GuestSpec {
-    // What filters of clsact need.
-    let more: &[&str] = if runs_nawa { &["sch_ingress", "cls_bpf"] } else { &[] };
     GuestSpec {
-        modules: ["sctp"].iter().chain(more).map(|&name| name.to_owned()).collect(),
+        // Those beside SCTP's are what filters of clsact need.
+        modules: if runs_nawa { vec!["sctp", "sch_ingress", "cls_bpf"] } else { vec!["sctp"] },
         // Its kernel has no digest that a cookie could be signed by; without one it refuses to listen.
-        sysctls: vec![("net.sctp.cookie_hmac_alg".into(), "none".into())],
+        sysctls: vec![("net.sctp.cookie_hmac_alg", "none".into())],
         memory_mb: runs_nawa.then_some(256),
         ..GuestSpec::default()
     }

@@ -50,11 +50,10 @@ impl Program {
     /// Starts it at `place` with `words`; it is ended after `limit`.
     fn start(&self, place: Place, words: &[String], limit: Duration) -> Result<Running> {
         match place {
-            Place::Guest(guest) => Ok(Running::Guest(guest.start(&format!(
-                "exec '{}' {}",
-                self.0.display(),
-                words.join(" ")
-            ))?)),
+            Place::Guest(guest) => {
+                let line = format!("exec '{}' {}", self.0.display(), words.join(" "));
+                guest.start(&line).map(Running::Guest)
+            }
             Place::Host(host) => self.start_on(host, words, limit),
         }
     }

@@ -80,7 +80,7 @@ fn spec(number: usize, is_end: bool) -> GuestSpec {
         ];
         interfaces.push(interface(HOST_INTERFACE, format!("02:00:00:00:01:{number:02x}"), &bridge));
     }
-    GuestSpec { modules: vec!["batman-adv".into(), "bridge".into()], interfaces, ..GuestSpec::default() }
+    GuestSpec { modules: vec!["batman-adv", "bridge"], interfaces, ..GuestSpec::default() }
 }
 
 /// Joins the guest to the air, and an end's IP to the guest. Broadcasts reach far beyond the neighbours, whom alone anything

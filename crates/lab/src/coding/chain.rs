@@ -1,7 +1,6 @@
 //! A chain of nodes on an 802.11 medium: what each has on the way from IP to its interface.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use link::dcf::{DcfConfig, Phy, Position};
@@ -18,6 +17,7 @@ use crate::system::{Means, start_nawa};
 
 use super::batman;
 use super::test::{Mode, Test};
+use super::transfer::Host;
 
 /// What `nawa` gives IP.
 const MASTER: &str = "nc0";
@@ -88,23 +88,22 @@ impl Chain {
         }
         let chain = Self { nodes, guests: Vec::new(), medium };
         // An interface that has just come up loses what it is given first.
-        let ((first, _), (_, last)) = chain.ends();
+        let [(first, _), (_, last)] = chain.ends();
         ping::await_answer(first, last.into(), READY_LIMIT)?;
         Ok(chain)
     }
 
     fn start_guests(medium: Medium, codes: bool, bursts: bool) -> Result<Self> {
         let chain = Self { nodes: Vec::new(), guests: batman::start(&medium, codes)?, medium };
-        let ends = chain.ends();
-        for (host, address) in [ends.0, ends.1] {
+        for (host, address) in chain.ends() {
             host.ip(&[format!("addr add {address}/24 dev {}", batman::HOST_INTERFACE)])?;
             if !bursts {
                 host.ip(&[one_segment_at_a_time(batman::HOST_INTERFACE)])?;
             }
         }
         // While the way is not known yet, nobody answers for the address, and `ping` gives up.
-        let (host, far) = (ends.0.0, IpAddr::from(ends.1.1));
-        let answered = || ping::await_answer(host, far, Duration::from_secs(2)).ok();
+        let [(host, _), (_, far)] = chain.ends();
+        let answered = || ping::await_answer(host, far.into(), Duration::from_secs(2)).ok();
         clock::within(SETTLED_LIMIT, "the guests did not find each other", answered)?;
         // That takes as long as nodes take to learn who overhears whom.
         output(host, "ping", &["-n", "-q", "-i", "0.5", "-c", "10", &far.to_string()])?;
@@ -112,10 +111,8 @@ impl Chain {
     }
 
     /// The first node and the last, and their addresses.
-    pub(super) fn ends(&self) -> (super::transfer::Host<'_>, super::transfer::Host<'_>) {
-        let last = self.medium.nodes().len() - 1;
-        let host = |n: usize| (self.medium.node(n), address(n));
-        (host(0), host(last))
+    pub(super) fn ends(&self) -> [Host<'_>; 2] {
+        [0, self.medium.nodes().len() - 1].map(|n| (self.medium.node(n), address(n)))
     }
 
     /// What the layers of all nodes counted, or, where there are none, their stations.

@@ -46,9 +46,10 @@ const WAIT_NOTES: [&str; 4] = [
 ];
 
 pub(crate) fn wait(options: &RunOptions) -> Result<Experiment> {
-    let end = End::Packets(options.size.of(1_500, 4_000, 10_000));
-    let timing = Timing { end, bursts: false, repeats: options.size.of(1, 5, 5) };
-    let experiment = experiment_of(&WAIT, options.size, timing, &WAIT_RATIOS, &WAIT_NOTES)?;
+    let size = options.size;
+    let end = End::Packets(size.of(1_500, 4_000, 10_000));
+    let timing = Timing { size, end, bursts: false, repeats: size.of(1, 5, 5) };
+    let experiment = experiment_of(&WAIT, timing, &WAIT_RATIOS, &WAIT_NOTES)?;
     Ok(Experiment { paper: paper(), ..experiment })
 }
 
@@ -99,7 +100,7 @@ const MORE_FLOWS: &str = "hops=2,3,4 window_segments=64 flows:directions=1:2,4:1
 const MODES: &str = "mode=plain,off,controlled,any";
 
 pub(crate) fn gain(options: &RunOptions) -> Result<Experiment> {
-    experiment_of(&GAIN, options.size, Timing::fixed(options.size), &RATIOS, &GAIN_NOTES)
+    experiment_of(&GAIN, Timing::fixed(options.size), &RATIOS, &GAIN_NOTES)
 }
 
 pub(crate) const ABOUT_LOSS: &str = "TCP over 2 and 3 hops of 802.11g where 0 to 50 % of what could be overheard is not: goodput and packets, by mode";
@@ -118,11 +119,12 @@ const LOSSES_QUICK: &str = "overhearing_loss_percent:aggregation=0:off,10:off,50
 const LOSSES: &str = "overhearing_loss_percent=0,1,5,10,20,50";
 
 pub(crate) fn loss(options: &RunOptions) -> Result<Experiment> {
-    experiment_of(&LOSS, options.size, Timing::fixed(options.size), &RATIOS, &LOSS_NOTES)
+    experiment_of(&LOSS, Timing::fixed(options.size), &RATIOS, &LOSS_NOTES)
 }
 
-/// When transfers end, whether hosts make several segments at a time, and how often all is repeated.
+/// How much is measured, when transfers end, whether hosts make several segments at a time, and how often all is repeated.
 struct Timing {
+    size: Size,
     end: End,
     bursts: bool,
     repeats: usize,
@@ -132,7 +134,7 @@ impl Timing {
     /// A fixed time, slow start included.
     fn fixed(size: Size) -> Self {
         let end = End::Time(Duration::from_millis(size.of(1_500, 5_000, 10_000)));
-        Self { end, bursts: true, repeats: size.of(1, 5, 9) }
+        Self { size, end, bursts: true, repeats: size.of(1, 5, 9) }
     }
 }
 
@@ -143,14 +145,8 @@ const WAIT_MS: u64 = 10;
 const AGGREGATE: usize = 16;
 
 /// The experiment whose cells these grids are: one way and one flow at a time if they do not say.
-fn experiment_of(
-    grids: &[Grid],
-    size: Size,
-    timing: Timing,
-    ratios: &[Ratio],
-    about: &[&str],
-) -> Result<Experiment> {
-    let cases = cases(grids, size, |cell| {
+fn experiment_of(grids: &[Grid], timing: Timing, ratios: &[Ratio], about: &[&str]) -> Result<Experiment> {
+    let cases = cases(grids, timing.size, |cell| {
         let mode = Mode::named(cell.text("mode"));
         let wait_ms = if cell.text("wait_ms").is_empty() { WAIT_MS } else { cell.get("wait_ms")? };
         let aggregate = if cell.text("aggregation") == "on" { AGGREGATE } else { 1 };
@@ -169,7 +165,8 @@ fn experiment_of(
             aggregate,
             overhearing_loss: Probability::new(loss).unwrap_or(Probability::ZERO),
         };
-        Ok(Case { key: cell.key(KEY), estimate: test.estimate(), workload: test }.erase())
+        let estimate = test.estimate();
+        Ok(Case::new(cell.key(KEY), test, estimate))
     })?;
     Ok(Experiment::of(cases, timing.repeats, ratios, &[about, &NOTES].concat()))
 }

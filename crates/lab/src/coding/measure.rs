@@ -18,9 +18,8 @@ impl Measure for Test {
     fn measure(&self, means: &Means, seed: u64) -> Result<Sample> {
         let mut chain = Chain::start(self, means, seed)?;
         let before = chain.counters(means)?;
-        let (first, last) = chain.ends();
-        let outcome =
-            transfer::run([first, last], &self.plan, self.estimate() * 6 + Duration::from_secs(10))?;
+        let limit = self.estimate() * 6 + Duration::from_secs(10);
+        let outcome = transfer::run(chain.ends(), &self.plan, limit)?;
         let counters = chain.counters(means)?.since(&before);
         chain.check()?;
         let mut metrics = of_transfer(self, &outcome);

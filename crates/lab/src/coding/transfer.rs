@@ -108,9 +108,7 @@ pub(super) fn run(hosts: [Host; 2], plan: &Plan, limit: Duration) -> Result<Outc
         }
         match plan.end {
             End::Time(_) if now >= end => break,
-            End::Packets(_) if now >= end => {
-                return Err(Error::Late { what: "the transfer did not end".into(), seconds: end.as_secs() });
-            }
+            End::Packets(_) if now >= end => return Err(Error::late("the transfer did not end", end)),
             _ => pipes.step((looked + LOOK_EVERY).min(end).saturating_sub(now))?,
         }
     }

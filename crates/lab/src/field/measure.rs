@@ -21,25 +21,20 @@ use crate::workload::{Need, Prepared, Sample, Site, Workload};
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
 /// One system in the convoy.
-#[derive(Clone, Debug)]
-pub(super) struct Test {
-    pub(super) system: System,
-}
-
-impl Workload for Test {
+impl Workload for System {
     fn needs(&self) -> Vec<Need> {
         let mut needs = Need::programs(&["ethtool", "nft", "ping"]);
         needs.push(Need::Other("usrsctp".into(), Box::new(check_usrsctp)));
-        if self.system.has(Strand::Flight) {
+        if self.has(Strand::Flight) {
             needs.push(Need::CongestionControl("fsat"));
         }
-        needs.extend(self.system.congestion_control().map(Need::CongestionControl));
+        needs.extend(self.congestion_control().map(Need::CongestionControl));
         needs
     }
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         Ok(Box::new(move || {
-            let field = Field::build(self.system, &site.means(), site.emulator, site.seed)?;
+            let field = Field::build(*self, &site.means(), site.emulator, site.seed)?;
             field.start()?;
             let names = UPLINKS.map(|uplink| uplink.name);
             series::beside(&site, &names, &field.convoy.wires, || field.measure())

@@ -16,7 +16,7 @@ use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
 use crate::ping;
 use crate::program::output;
-use crate::system::{Identity, Means};
+use crate::system::Means;
 use crate::{cleanup, clock, congestion};
 
 /// For the hub to answer, once all has been started.
@@ -40,7 +40,7 @@ impl Field {
         let program = Program::compile(&folder)?;
         let convoy = Convoy::build(emulator, system.mesh_interface(), seed)?;
         let field = Self { system, convoy, nawa, folder, program, addresses: Cell::new(1) };
-        field.write_files()?;
+        field.write_files(means)?;
         Ok(field)
     }
 
@@ -64,12 +64,12 @@ impl Field {
         self.folder.join("hub.toml")
     }
 
-    fn write_files(&self) -> Result<()> {
-        let make = |name: String| Identity::generate(&self.nawa, &self.folder, name);
+    fn write_files(&self, means: &Means) -> Result<()> {
+        let vehicle = |number| means.identity(format!("v{number}"));
         let identities = Identities {
-            flood_key: make("flood".into())?.key_file,
-            hub: make("hub".into())?,
-            vehicles: (1..=VEHICLES).map(|number| make(format!("v{number}"))).collect::<Result<_, _>>()?,
+            flood_key: means.identity("flood")?.key_file,
+            hub: means.identity("hub")?,
+            vehicles: (1..=VEHICLES).map(vehicle).collect::<Result<_>>()?,
         };
         let write = |path: PathBuf, text: String| {
             std::fs::write(&path, text).doing(|| format!("write {}", path.display()))

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use device::tcp::TcpInfo;
 use link::{Bitrate, Capacity, LinkConfig, Loss, Queue};
-use serde_json::Value;
 
 use crate::axes::Cell;
 use crate::error::Result;
@@ -19,11 +18,6 @@ use crate::workload::{Need, Prepared, Sample, Site, Workload};
 pub(super) const CC: &str = "cc=reno,cubic,bbr,fsat_paper,fsat,reno-guest,vegas,westwood";
 pub(super) const CONTROLS: usize = 8;
 pub(super) const GUESTS: usize = 3;
-
-/// What `rate_kbps` of a cell says.
-pub(super) fn fixed(cell: &Cell) -> Result<Capacity> {
-    Ok(Capacity::Fixed(Bitrate::from_bps(cell.get::<u64>("rate_kbps")? * 1000)))
-}
 
 /// The congestion control of the row `name`, and whose it is. Vegas has the paper's α and β.
 pub(super) fn origin(name: &'static str) -> (&'static str, Origin) {
@@ -92,22 +86,13 @@ pub(super) fn experiment_of(cases: Vec<Case>, repeats: usize, ratios: &[Ratio], 
     Experiment::of(cases, repeats, ratios, &[more, &NOTES].concat())
 }
 
-/// A link whose data direction has `capacity`, `queue` and `loss`; acknowledgements come back over `back`, undisturbed.
-pub(super) fn topology(
-    capacity: Capacity,
-    back: Capacity,
-    delay: Duration,
-    queue: Queue,
-    loss: Loss,
-) -> Topology {
-    let down = LinkConfig { capacity: back, delay, queue: DEEP, ..LinkConfig::default() };
-    let up = LinkConfig { capacity, loss, queue, ..down.clone() };
-    Topology::single(up, down)
-}
-
-/// A case: flows over one link.
-pub(super) fn case(key: Fields<Value>, topology: Topology, test: FlowTest, estimate: Duration) -> Case {
-    Case { key, workload: Flows { topology, test }, estimate }.erase()
+/// A link of the cell's `rate_kbps` and the paper's delay whose data direction has `queue` and `loss`; acknowledgements come back
+/// undisturbed.
+pub(super) fn topology(cell: &Cell, queue: Queue, loss: Loss) -> Result<Topology> {
+    let capacity = Capacity::Fixed(Bitrate::from_bps(cell.get::<u64>("rate_kbps")? * 1000));
+    let down = LinkConfig { capacity, delay: DELAY, queue: DEEP, ..LinkConfig::default() };
+    let up = LinkConfig { loss, queue, ..down.clone() };
+    Ok(Topology::single(up, down))
 }
 
 /// A flow of the row `name` that starts at once and sends until the end, its window the kernel's.

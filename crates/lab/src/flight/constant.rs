@@ -6,12 +6,12 @@ use std::time::Duration;
 use link::{Bitrate, Loss};
 
 use super::case::{
-    AGAINST_RENO, CC, CONTROLS, DEEP, DELAY, FRAME, GUESTS, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, UP_TO,
-    case, experiment_of, fixed, overhead, topology, windowed,
+    AGAINST_RENO, CC, CONTROLS, DEEP, FRAME, Flows, GUESTS, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, UP_TO,
+    experiment_of, overhead, topology, windowed,
 };
 use crate::axes::{ALL, FULL, Grid, QUICK, cases, cells};
 use crate::error::Result;
-use crate::experiment::{Experiment, Published, Ratio, RunOptions, SideBySide};
+use crate::experiment::{Case, Experiment, Published, Ratio, RunOptions, SideBySide};
 use crate::flows::{FlowSpec, FlowTest};
 use crate::network::percent_lost;
 
@@ -63,8 +63,8 @@ pub(crate) fn wired(options: &RunOptions) -> Result<Experiment> {
             until: None,
             limit: estimate * 4,
         };
-        let topology = topology(fixed(cell)?, fixed(cell)?, DELAY, DEEP, Loss::None);
-        Ok(case(cell.key("cc rate_kbps loss_percent"), topology, test, estimate))
+        let topology = topology(cell, DEEP, Loss::None)?;
+        Ok(Case::new(cell.key("cc rate_kbps loss_percent"), Flows { topology, test }, estimate))
     })?;
     let side_by_side = SideBySide::Links { alike: &["rate_kbps"], up_to: UP_TO };
     let paper = Published::row(PUBLISHED, "queue_max_packets", QUEUE_MAX.as_flattened());
@@ -94,14 +94,12 @@ pub(crate) fn loss(options: &RunOptions) -> Result<Experiment> {
     // All cases at the same time.
     let count = cells(&LOSS_GRIDS, options.size).len();
     let cases = cases(&LOSS_GRIDS, options.size, |cell| {
-        let capacity = fixed(cell)?;
-        let topology =
-            topology(capacity.clone(), capacity, DELAY, DEEP, percent_lost(cell.get("loss_percent")?));
+        let topology = topology(cell, DEEP, percent_lost(cell.get("loss_percent")?))?;
         let flows = vec![windowed(cell.text("cc"), None)];
         let initial_window = Some(INITIAL_WINDOW);
         let test = FlowTest { initial_window, ..FlowTest::lasting(flows, Duration::ZERO, time) };
-        let key = cell.key("cc rate_kbps loss_percent");
-        Ok(case(key, topology, test, time + overhead(count, count * GUESTS / CONTROLS)))
+        let estimate = time + overhead(count, count * GUESTS / CONTROLS);
+        Ok(Case::new(cell.key("cc rate_kbps loss_percent"), Flows { topology, test }, estimate))
     })?;
     let ratios = [OF_LOSSLESS, AGAINST_RENO[0]];
     let experiment = experiment_of(cases, options.size.of(1, 3, 10), &ratios, &ABOUT_LOSSES);

@@ -6,12 +6,12 @@ use std::time::Duration;
 use link::{Loss, Queue};
 
 use super::case::{
-    DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, STARTS, UP_TO, case, experiment_of, fixed, flow,
+    DELAY, FRAME, Flows, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, STARTS, UP_TO, experiment_of, flow,
     overhead, topology,
 };
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Result;
-use crate::experiment::{Experiment, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{FlowSpec, FlowTest};
 
 pub(crate) const ABOUT: &str = "flows of two congestion controls on 1 and 10 Mbit/s, RTT 180 ms, buffers of 0.5 to 10 BDP: shares and queue (paper 001)";
@@ -75,12 +75,11 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
         };
         let flows = all(cell.text("cc"), Duration::ZERO).chain(all(cell.text("against"), late)).collect();
         let test = FlowTest { initial_window, ..FlowTest::lasting(flows, late + STARTS, until) };
-        let capacity = fixed(cell)?;
         let bdp_packets = cell.get::<f64>("rate_kbps")? * 1e3 * 2.0 * DELAY.as_secs_f64() / (8.0 * 1500.0);
         let queue = Queue::Packets((cell.get::<f64>("buffer_bdp")? * bdp_packets).round() as usize);
-        let topology = topology(capacity.clone(), capacity, DELAY, queue, Loss::None);
+        let topology = topology(cell, queue, Loss::None)?;
         let key = cell.key("cc against rate_kbps flows buffer_bdp windows starts");
-        Ok(case(key, topology, test, until + overhead(CASES, CASES / 4)))
+        Ok(Case::new(key, Flows { topology, test }, until + overhead(CASES, CASES / 4)))
     })?;
     // Those that agree in these fields follow each other.
     cases.sort_by_key(|case| ALIKE.map(|name| case.field(name).map(ToString::to_string)));

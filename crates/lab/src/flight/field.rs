@@ -7,10 +7,10 @@ use link::{
     Aqm, Bitrate, ByteCount, Capacity, Jitter, LinkConfig, PolicerConfig, Probability, Queue, Reorder, Trace,
 };
 
-use super::case::{FRAME, STARTS, UP_TO, case, experiment_of, flow, overhead};
+use super::case::{FRAME, Flows, STARTS, UP_TO, experiment_of, flow, overhead};
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Result;
-use crate::experiment::{Experiment, RunOptions, SideBySide};
+use crate::experiment::{Case, Experiment, RunOptions, SideBySide};
 use crate::flows::{FlowSpec, FlowTest};
 use crate::network::{Topology, fixed};
 
@@ -77,9 +77,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
             }
         };
         let test = FlowTest::lasting(flows, STARTS, until);
-        let topology = Topology::single(up, down);
+        let flows = Flows { topology: Topology::single(up, down), test };
         let key = cell.key("cc against flows queue case rate_kbps time_s");
-        Ok(case(key, topology, test, until + overhead(CONTROLS, 0)))
+        Ok(Case::new(key, flows, until + overhead(CONTROLS, 0)))
     })?;
     let alike = &["rate_kbps", "against", "queue", "case", "flows"];
     let side_by_side = SideBySide::Links { alike, up_to: UP_TO };
@@ -154,7 +154,6 @@ fn in_turns(none: Duration, some: Duration, kbps: u64) -> Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Case;
 
     #[test]
     fn no_more_start_together_than_one_thread_emulates() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
 
-use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, experiment_of, flow, overhead};
+use super::case::{self, AGAINST_RENO, CC, CONTROLS, Flows, GUESTS, experiment_of, flow, overhead};
 use super::hsdpa::{SCENARIOS, Scenario};
 use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
@@ -99,7 +99,8 @@ impl Cell {
             let key =
                 vec![("cc", name.into()), ("trace", link.name.clone().into()), ("loss_percent", loss.into())];
             let estimate = time + overhead(SIDE_BY_SIDE_QUICK, SIDE_BY_SIDE_QUICK * GUESTS / CONTROLS);
-            case(key, Topology::Single(Box::new(link.clone())), test, estimate)
+            let topology = Topology::Single(Box::new(link.clone()));
+            Case::new(key, Flows { topology, test }, estimate)
         })
     }
 }

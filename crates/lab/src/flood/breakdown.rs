@@ -90,7 +90,7 @@ fn cases(&(mode, napi, direction, node, way): &(Mode, &str, &str, usize, &'stati
             ("napi", napi.into()),
         ];
         let workload = StageTest { mode, node, way: kinds.clone(), stage, threaded: napi == "threaded" };
-        Case { key, workload, estimate: ESTIMATE }.erase()
+        Case::new(key, workload, ESTIMATE)
     };
     each.chain(all).map(case).collect()
 }

@@ -56,7 +56,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let estimate = (probe + SETTLE + RESTART) * PROBES + Duration::from_millis(800);
     let cases = cases(&GRIDS, options.size, |cell| {
         let workload = RateTest { mode: cell.one_of("mode", &MODES)?, probe };
-        Ok(Case { key: cell.key("mode"), workload, estimate }.erase())
+        Ok(Case::new(cell.key("mode"), workload, estimate))
     })?;
     Ok(Experiment::of(cases, options.size.of(1, 9, 9), &RATIOS, &NOTES))
 }

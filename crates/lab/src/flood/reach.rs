@@ -114,9 +114,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
             real: cell.text("clock") == "real",
             load_percent: cell.get("load_percent")?,
         };
-        let per_node = Duration::from_millis(if test.real { 300 } else { 10 });
-        let key = cell.key(KEY);
-        Ok(Case { key, estimate: per_node * test.nodes as u32, workload: test }.erase())
+        let estimate = Duration::from_millis(if test.real { 300 } else { 10 }) * test.nodes as u32;
+        Ok(Case::new(cell.key(KEY), test, estimate))
     })?;
     Ok(Experiment::of(cases, options.size.of(1, 9, 9), &AGAINST_PURE, &NOTES))
 }

@@ -18,7 +18,7 @@ use crate::mesh::SPACING_M;
 use crate::namespace::Namespace;
 use crate::program::{self, Process};
 use crate::statistics::{median, percentile};
-use crate::system::{Identity, Means, start_nawa};
+use crate::system::{Means, start_nawa};
 use crate::workload::{Measure, Sample};
 
 use super::node::{MODES, Mode, Node, Pings, configuration, format, ping};
@@ -89,7 +89,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
             round_trips,
         };
         let key = cell.key("mode hops medium authenticated listening");
-        Ok(Case { key, workload, estimate: OVERHEAD + round_trip * round_trips }.erase())
+        Ok(Case::new(key, workload, OVERHEAD + round_trip * round_trips))
     })?;
     // Table 1: from the receive interrupt's entry to the transmit command.
     let published = [970.0, 950.0, 350.0];
@@ -131,8 +131,8 @@ impl Measure for RelayTest {
 
 fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample> {
     let medium = Medium::build(&Adjacency::chain(test.hops + 1), true)?;
-    let network = || Identity::generate(means.nawa, means.folder, "flood");
-    let key = test.authenticated.then(network).transpose()?.map(|network| network.key_file);
+    let network = test.authenticated.then(|| means.identity("flood")).transpose()?;
+    let key = network.map(|network| network.key_file);
     let mut nodes = start(&medium, test, key.as_deref(), means)?;
     let listener = test.listening.map(|args| listen(&medium, 1, args, means)).transpose()?;
     let pings = |count| ping(medium.node(0), INTERFACE, test.hops, count, means);

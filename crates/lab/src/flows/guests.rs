@@ -110,13 +110,12 @@ fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Bo
     let segment = Segment::new(format!("g{number}"), [NET, number]);
     let window = test.initial_window.map(|segments| format!(" initcwnd {segments}")).unwrap_or_default();
     let route = format!("route add default via {}{window}", segment.gateway);
-    let sysctl = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let spec = GuestSpec {
-        modules: module.iter().map(|&line| line.to_owned()).collect(),
+        modules: module.into_iter().collect(),
         sysctls: vec![
-            sysctl("net.ipv4.tcp_congestion_control", congestion_control),
-            sysctl("net.ipv4.tcp_no_metrics_save", "1"),
-            sysctl("net.ipv4.tcp_wmem", &buffer_limits(BUFFER_MAX)),
+            ("net.ipv4.tcp_congestion_control", congestion_control.into()),
+            ("net.ipv4.tcp_no_metrics_save", "1".into()),
+            ("net.ipv4.tcp_wmem", buffer_limits(BUFFER_MAX)),
         ],
         interfaces: vec![segment.interface(0, [route])],
         memory_mb: Some(MEMORY_MB),

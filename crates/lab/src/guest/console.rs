@@ -102,9 +102,7 @@ impl Console {
             Ok(Said::Line(reason)) => Err(Error::program("a guest's set-up", reason.trim())),
             Ok(Said::Ended(_)) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => Err(gone()),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(Error::Late { what: "the guest did not come up".into(), seconds: limit.as_secs() })
-            }
+            Err(RecvTimeoutError::Timeout) => Err(Error::late("the guest did not come up", limit)),
         }
     }
 
@@ -164,8 +162,7 @@ impl Job {
             Ok(Said::Ended(status)) => Err(Error::program(&self.line, format!("exit status {status}"))),
             Err(RecvTimeoutError::Disconnected) => Err(gone()),
             Err(RecvTimeoutError::Timeout) => {
-                let what = format!("`{}` said nothing and did not end", self.line);
-                Err(Error::Late { what, seconds: limit.as_secs() })
+                Err(Error::late(format!("`{}` said nothing and did not end", self.line), limit))
             }
         }
     }

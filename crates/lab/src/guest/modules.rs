@@ -10,7 +10,7 @@ use crate::error::{Doing, Error, Result};
 const FOLDER: &str = "/usr/lib/uml/modules";
 
 /// What loads modules of the newest kernel, each named as `modprobe` takes it, and before it what it depends on.
-pub(super) fn commands(lines: &[impl AsRef<str>]) -> Result<Vec<String>> {
+pub(super) fn commands(lines: &[&str]) -> Result<Vec<String>> {
     let entries = fs::read_dir(FOLDER).doing(|| format!("read {FOLDER}"))?;
     let newest = entries.flatten().map(|entry| entry.path()).max();
     let folder = newest.ok_or_else(|| Error::program("linux.uml", format!("{FOLDER} is empty")))?;
@@ -21,10 +21,9 @@ pub(super) fn commands(lines: &[impl AsRef<str>]) -> Result<Vec<String>> {
 
 /// By the text of a `modules.dep`, lines `FILE: FILE FILE …`: what a file needs, of which the last is needed first
 /// (modules.dep(5)).
-fn commands_of(folder: &Path, text: &str, lines: &[impl AsRef<str>]) -> Result<Vec<String>> {
+fn commands_of(folder: &Path, text: &str, lines: &[&str]) -> Result<Vec<String>> {
     let (mut loaded, mut commands) = (BTreeSet::new(), Vec::new());
     for line in lines {
-        let line: &str = line.as_ref();
         let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
         let mut entries = text.lines().filter_map(|entry| entry.split_once(':'));
         let none = || format!("{} has no module `{}`", folder.display(), plain(name));

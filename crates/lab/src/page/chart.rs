@@ -1,8 +1,6 @@
 //! A chart as SVG: lines over a number, or a row of bars for each word, the spread of each point, and hollow marks for what was
 //! published. Colours are the page's, so that a chart is readable in light and in dark.
 
-use std::fmt::Write as _;
-
 use super::data::Event;
 use crate::report::escape;
 
@@ -11,7 +9,7 @@ use crate::report::escape;
 pub(super) struct Series {
     pub(super) name: String,
     /// Which colour and shape.
-    pub(super) colour: usize,
+    colour: usize,
     points: Vec<Point>,
     /// A line of a course, without marks.
     is_course: bool,
@@ -42,6 +40,9 @@ const BAR: f64 = 8.0;
 /// Colours and shapes that the page has for series; then they begin again.
 const COLOURS: usize = 9;
 
+/// The names in a section that have a colour already.
+pub(super) type Names = Vec<String>;
+
 impl Series {
     pub(super) fn new(name: &str) -> Self {
         Self { name: name.into(), colour: 0, points: Vec::new(), is_course: false }
@@ -63,6 +64,11 @@ impl Series {
         if !self.points.iter().any(|point| point.x == x && point.published == published) {
             self.points.push(Point { x, y, spread, published });
         }
+    }
+
+    /// What is `drawn`, in its colour.
+    fn group(&self, drawn: &str) -> String {
+        format!("<g class=\"c{}\">{drawn}</g>", self.colour % COLOURS)
     }
 
     pub(super) fn is_published_only(&self) -> bool {
@@ -195,40 +201,51 @@ fn ticks(top: f64) -> Vec<f64> {
 }
 
 /// A chart of `series`, of which there are some.
-pub(super) fn draw(title: &str, series: &[Series], events: &[Event]) -> String {
+pub(super) fn draw(title: &str, mut series: Vec<Series>, names: &mut Names, events: &[Event]) -> String {
+    colour(&mut series, names);
     let (caption, label) = (escape(title), escape(title).replace('"', "&quot;"));
     let entries = series.iter().filter(|one| series.len() > 1 && !one.name.is_empty());
     let legend = entries.map(|one| {
         let (mark, name) = (mark(one.colour, 7.0, 7.0, false), escape(&one.name));
         format!("<li class=\"c{}\"><svg viewBox=\"0 0 14 14\">{mark}</svg>{name}", one.colour % COLOURS)
     });
-    let scale = Scale::of(series);
+    let scale = Scale::of(&series);
     format!(
         "<figure><figcaption>{caption}</figcaption>\
          <svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{label}\">{}</svg>\
          <ul class=\"legend\">{}</ul></figure>\n",
         scale.height(),
-        if scale.words.is_empty() { plot(series, &scale, events) } else { rows(series, &scale) },
+        if scale.words.is_empty() { plot(&series, &scale, events) } else { rows(&series, &scale) },
         legend.collect::<String>()
     )
 }
 
-/// A course as a piece of an SVG, with title and legend in it, moved to the right and down.
-pub(super) fn piece(title: &str, series: &[Series], events: &[Event], [x, y]: [f64; 2]) -> String {
-    let mut svg =
-        format!("<g transform=\"translate({x} {y})\"><text x=\"{LEFT}\" y=\"-24\">{}</text>", escape(title));
+/// A course as a piece of an SVG, with title and legend in it.
+pub(super) fn piece(title: &str, mut series: Vec<Series>, names: &mut Names, events: &[Event]) -> String {
+    colour(&mut series, names);
+    let mut svg = format!("<text x=\"{LEFT}\" y=\"-24\">{}</text>", escape(title));
     let mut right = LEFT;
-    for one in series {
-        let (mark, name) = (mark(one.colour, right + 4.0, -8.5, false), escape(&one.name));
-        let _ = write!(
-            svg,
-            "<g class=\"c{}\">{mark}</g><text x=\"{}\" y=\"-4\">{name}</text>",
-            one.colour % COLOURS,
-            right + 14.0
-        );
+    for one in &series {
+        let (x, name) = (right + 14.0, escape(&one.name));
+        svg += &one.group(&mark(one.colour, right + 4.0, -8.5, false));
+        svg += &format!("<text x=\"{x}\" y=\"-4\">{name}</text>");
         right += 40.0 + LETTER * one.name.chars().count() as f64;
     }
-    svg + &plot(series, &Scale::of(series), events) + "</g>\n"
+    svg + &plot(&series, &Scale::of(&series), events)
+}
+
+/// What has one name has one colour, shape and place all over a section. What is alone needs none.
+fn colour(series: &mut [Series], names: &mut Names) {
+    if series.len() < 2 {
+        return;
+    }
+    for one in series.iter_mut() {
+        one.colour = names.iter().position(|name| *name == one.name).unwrap_or_else(|| {
+            names.push(one.name.clone());
+            names.len() - 1
+        });
+    }
+    series.sort_by_key(|one| one.colour);
 }
 
 /// Axes, events, and lines. `series` are not empty.
@@ -237,22 +254,18 @@ fn plot(series: &[Series], scale: &Scale, events: &[Event]) -> String {
     for (from, to, what) in events {
         let [Some(from), Some(to)] = [from, to].map(|x| scale.x(&x.to_string())) else { continue };
         let (width, height, middle) = ((to - from).max(2.0), HEIGHT - BOTTOM - TOP, (from + to) / 2.0);
-        let _ = write!(
-            svg,
+        let (base, what) = (TOP + 12.0, escape(what));
+        svg += &format!(
             "<rect class=\"event\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{height}\"/>\
-             <text class=\"x event\" x=\"{middle:.1}\" y=\"{}\">{}</text>",
-            TOP + 12.0,
-            escape(what)
+             <text class=\"x event\" x=\"{middle:.1}\" y=\"{base}\">{what}</text>"
         );
     }
     for tick in scale.ticks() {
         let (x, y, right) = (LEFT - 6.0, scale.up(tick), WIDTH - RIGHT);
-        let _ = write!(
-            svg,
+        let (base, label) = (y + 4.0, short(tick));
+        svg += &format!(
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-             <text class=\"y\" x=\"{x}\" y=\"{:.1}\">{}</text>",
-            y + 4.0,
-            short(tick)
+             <text class=\"y\" x=\"{x}\" y=\"{base:.1}\">{label}</text>"
         );
     }
     let mut last = f64::NEG_INFINITY;
@@ -263,15 +276,11 @@ fn plot(series: &[Series], scale: &Scale, events: &[Event]) -> String {
             continue;
         }
         last = x;
-        let _ = write!(
-            svg,
-            "<text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            HEIGHT - BOTTOM + 14.0,
-            escape(&label)
-        );
+        let (base, label) = (HEIGHT - BOTTOM + 14.0, escape(&label));
+        svg += &format!("<text class=\"x\" x=\"{x:.1}\" y=\"{base:.1}\">{label}</text>");
     }
     for one in series {
-        let _ = write!(svg, "<g class=\"c{}\">{}</g>", one.colour % COLOURS, line(one, scale));
+        svg += &one.group(&line(one, scale));
     }
     svg
 }
@@ -280,13 +289,10 @@ fn plot(series: &[Series], scale: &Scale, events: &[Event]) -> String {
 fn rows(series: &[Series], scale: &Scale) -> String {
     let (mut svg, left, low) = (String::new(), scale.left(), scale.height() - BOTTOM);
     for tick in scale.ticks() {
-        let x = scale.right(tick);
-        let _ = write!(
-            svg,
+        let (x, base, label) = (scale.right(tick), low + 14.0, short(tick));
+        svg += &format!(
             "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{low:.1}\"/>\
-             <text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            low + 14.0,
-            short(tick)
+             <text class=\"x\" x=\"{x:.1}\" y=\"{base:.1}\">{label}</text>"
         );
     }
     for (index, word) in scale.words.iter().enumerate() {
@@ -296,11 +302,10 @@ fn rows(series: &[Series], scale: &Scale) -> String {
             Some(_) => escape(&(word.chars().take(LETTERS - 1).collect::<String>() + "…")),
             None => full.clone(),
         };
-        let _ =
-            write!(svg, "<text class=\"y\" x=\"{x:.1}\" y=\"{y:.1}\"><title>{full}</title>{shown}</text>");
+        svg += &format!("<text class=\"y\" x=\"{x:.1}\" y=\"{y:.1}\"><title>{full}</title>{shown}</text>");
     }
     for (index, one) in series.iter().enumerate() {
-        let _ = write!(svg, "<g class=\"c{}\">{}</g>", one.colour % COLOURS, bars(one, index, scale));
+        svg += &one.group(&bars(one, index, scale));
     }
     svg
 }
@@ -319,7 +324,7 @@ fn line(one: &Series, scale: &Scale) -> String {
             if let Some([low, high]) = point.spread.map(|ends| ends.map(|value| scale.up(value))) {
                 let path =
                     format!("M{x:.1} {low:.1}V{high:.1}M{0:.1} {low:.1}h6M{0:.1} {high:.1}h6", x - 3.0);
-                let _ = write!(svg, "<path class=\"spread\" d=\"{path}\"/>");
+                svg += &format!("<path class=\"spread\" d=\"{path}\"/>");
             }
             svg += &mark(one.colour, x, scale.up(point.y), point.published);
         }
@@ -338,16 +343,11 @@ fn bars(one: &Series, index: usize, scale: &Scale) -> String {
             svg += &mark(one.colour, right, y, true);
             continue;
         }
-        let _ = write!(
-            svg,
-            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
-            y - BAR * 0.43,
-            right - left,
-            BAR * 0.86
-        );
+        let (top, width, height) = (y - BAR * 0.43, right - left, BAR * 0.86);
+        svg += &format!("<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>");
         if let Some([low, high]) = point.spread.map(|ends| ends.map(|value| scale.right(value))) {
             let path = format!("M{low:.1} {y:.1}H{high:.1}M{low:.1} {0:.1}v5M{high:.1} {0:.1}v5", y - 2.5);
-            let _ = write!(svg, "<path class=\"spread\" d=\"{path}\"/>");
+            svg += &format!("<path class=\"spread\" d=\"{path}\"/>");
         }
     }
     svg
@@ -391,7 +391,7 @@ mod tests {
                 series[0].add((*word).into(), n as f64, Some([0.0, 9.0]), false);
                 series[1].add((*word).into(), 9.5, None, true);
             }
-            let svg = draw("t", &series, &[]);
+            let svg = draw("t", series.into(), &mut Vec::new(), &[]);
             let value = |text: &str| text.split('"').next().unwrap().parse::<f64>().unwrap();
             let height = value(svg.split("0 0 480 ").nth(1).unwrap());
             for (name, end) in [(" y2=\"", height), (" cy=\"", height), (" cx=\"", WIDTH), (" x2=\"", WIDTH)]

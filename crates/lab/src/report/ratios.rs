@@ -29,27 +29,19 @@ impl Report<'_> {
             if share.is_finite() {
                 sample.add([(ratio.name, share)]);
             } else {
-                self.note(
-                    case,
-                    &format!(
-                        "in a run what it is compared with has a {} of 0, and it no {}",
-                        ratio.metric, ratio.name
-                    ),
-                );
+                let Ratio { metric, name, .. } = ratio;
+                let text = format!("in a run what it is compared with has a {metric} of 0, and it no {name}");
+                self.note(case, &text);
             }
         }
     }
 
     /// `None` unless all of `group`, and there are any, were measured in `repeat`.
     fn whole(&self, ratio: &Ratio, group: &[usize], repeat: usize) -> Option<f64> {
-        let values: Vec<f64> =
-            group.iter().map(|&case| self.value(ratio, case, repeat)).collect::<Option<_>>()?;
+        let value = |&case: &usize| field(&self.samples[case].get(&repeat)?.metrics, ratio.metric).copied();
+        let values = group.iter().map(value).collect::<Option<Vec<f64>>>()?;
         let of: fn(f64, f64) -> f64 = if ratio.greatest { f64::max } else { |one, other| one + other };
         values.into_iter().reduce(of)
-    }
-
-    fn value(&self, ratio: &Ratio, case: usize, repeat: usize) -> Option<f64> {
-        field(&self.samples[case].get(&repeat)?.metrics, ratio.metric).copied()
     }
 
     fn group(&self, ratio: &Ratio, case: usize) -> Vec<usize> {

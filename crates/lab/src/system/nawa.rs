@@ -17,10 +17,9 @@ use crate::{clock, ping};
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 
 pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready> {
-    let identity = |name: String| Identity::generate(means.nawa, means.folder, name);
-    let (client, server) = (identity("a".into())?, identity("b".into())?);
+    let (client, server) = (means.identity("a")?, means.identity("b")?);
     let hosts = if setup.relayed { &network.relays[..] } else { &[] };
-    let relays = (1..=hosts.len()).map(|index| identity(format!("r{index}")));
+    let relays = (1..=hosts.len()).map(|index| means.identity(format!("r{index}")));
     let relays = relays.collect::<Result<Vec<_>>>()?;
 
     let end = |clock: Clock, host: &Namespace, identity: &Identity, text: String| {
@@ -66,7 +65,7 @@ fn await_paths(network: &Network, means: &Means) -> Result<()> {
     };
     let all_up = clock::poll_until(START_LIMIT, all_up);
     let what = format!("only {up} of {wanted} paths of Nawa came up");
-    all_up.ok_or(Error::Late { what, seconds: START_LIMIT.as_secs() })
+    all_up.ok_or(Error::late(what, START_LIMIT))
 }
 
 /// Starts `nawa run` with a file of this `text`, by `launcher`; returns when it says that it is ready.

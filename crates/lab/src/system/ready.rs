@@ -13,7 +13,6 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::command::complete;
 use crate::error::{Doing, Error, Result};
-use crate::http::Transport;
 use crate::network::{Network, SERVER};
 use crate::program::Process;
 
@@ -30,6 +29,17 @@ pub struct Means<'a> {
 }
 
 impl Means<'_> {
+    /// Somebody with a new key, in the folder.
+    pub(crate) fn identity(&self, name: impl Into<String>) -> Result<Identity> {
+        let (private, name) = (run(self.nawa, "keygen", "")?, name.into());
+        let path = self.folder.join(format!("{name}.key"));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = file.and_then(|mut file| file.write_all(private.as_bytes()));
+        written.doing(|| format!("write {}", path.display()))?;
+        let public_key = run(self.nawa, "pubkey", &private)?.trim().into();
+        Ok(Identity { name, key_file: path, public_key })
+    }
+
     /// The public key of the Nawa that was started as `name`.
     pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32]> {
         let file = self.folder.join(format!("{name}.key"));
@@ -45,14 +55,12 @@ impl Means<'_> {
 pub struct Ready {
     /// Words that precede every program that uses it.
     pub launcher: &'static [&'static str],
-    /// What servers listen for.
-    pub transport: Transport,
+    /// Whether servers listen for MPTCP.
+    pub multipath: bool,
     /// The server's address through it.
     pub server: IpAddr,
-    /// The addresses that clients bind, one per connection; `None` leaves it to the kernel.
+    /// The addresses that clients, and `ping` beside them, bind, one per connection; `None` leaves it to the kernel.
     pub sources: Vec<Option<IpAddr>>,
-    /// Where other traffic of the client (`ping`) leaves, per connection.
-    pub ping_sources: Vec<Option<IpAddr>>,
     pub(super) processes: Vec<Process>,
     /// The relays' programs, one per path; none where a system has none.
     pub(super) relays: Vec<Process>,
@@ -70,8 +78,7 @@ impl Ready {
     }
 
     fn of(server: IpAddr, sources: Vec<Option<IpAddr>>, processes: Vec<Process>) -> Self {
-        let (launcher, transport, ping_sources) = (&[], Transport::Tcp, sources.clone());
-        Self { launcher, transport, server, ping_sources, sources, processes, relays: Vec::new() }
+        Self { launcher: &[], multipath: false, server, sources, processes, relays: Vec::new() }
     }
 
     /// The program that attackers are after: the first relay's, or the server's.
@@ -98,18 +105,6 @@ pub(crate) struct Identity {
     pub(crate) key_file: PathBuf,
     /// In base64.
     pub(crate) public_key: String,
-}
-
-impl Identity {
-    /// With a new key in `folder`.
-    pub(crate) fn generate(nawa: &Path, folder: &Path, name: impl Into<String>) -> Result<Self> {
-        let (private, name) = (run(nawa, "keygen", "")?, name.into());
-        let path = folder.join(format!("{name}.key"));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let written = file.and_then(|mut file| file.write_all(private.as_bytes()));
-        written.doing(|| format!("write {}", path.display()))?;
-        Ok(Self { name, key_file: path, public_key: run(nawa, "pubkey", &private)?.trim().into() })
-    }
 }
 
 /// What `nawa COMMAND` prints when it reads `input`.

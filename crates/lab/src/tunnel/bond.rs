@@ -137,7 +137,7 @@ fn of_all_systems(name: &str, cell: &Cell, links: &[PathSpec], size: Size) -> Re
         let mut key = vec![("case", name.into()), ("system", by.into())];
         key.extend(cell.key("cc flows direction transport"));
         let setup = Setup { topology: Topology::Relayed(links), system, congestion_control: cc };
-        Case { key, workload: OnLinks { setup, task: test.clone() }, estimate }.erase()
+        Case::new(key, OnLinks { setup, task: test.clone() }, estimate)
     };
     Ok(carrying.map(case).collect())
 }

@@ -64,7 +64,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
         let setup = Setup { topology, system, congestion_control };
         let workload = OnLinks { setup, task: Fetch { bytes, event, recovery: false } };
         let estimate = Duration::from_secs(SECONDS * bytes / FILE_BYTES);
-        Ok(Case { key: cell.key("system"), workload, estimate }.erase())
+        Ok(Case::new(cell.key("system"), workload, estimate))
     })?;
     Ok(Experiment { in_order: true, ..Experiment::of(cases, options.size.of(1, 1, 3), &[], &NOTES) })
 }
@@ -158,8 +158,7 @@ pub(crate) fn events(options: &RunOptions) -> Result<Experiment> {
             setup: Setup { topology: Topology::Relayed(paths.to_vec()), system, congestion_control: "cubic" },
             task: Fetch { bytes: EVENT_BYTES, event: Some(Event { change, at: AT }), recovery: false },
         };
-        let key = cell.key("system event");
-        Ok(Case { key, workload, estimate: Duration::from_secs(13) }.erase())
+        Ok(Case::new(cell.key("system event"), workload, Duration::from_secs(13)))
     })?;
     Ok(Experiment::of(cases, options.size.of(1, 5, 9), &[], &EVENT_NOTES))
 }

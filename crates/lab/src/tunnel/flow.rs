@@ -121,7 +121,7 @@ fn case(cell: &Cell, time: Duration) -> Result<Case> {
         task: Stream { protocol, time },
         setup: Setup { topology, system, congestion_control: "cubic" },
     };
-    Ok(Case { key: cell.key(KEY), estimate: time + Iperf::WARM_UP + overhead, workload }.erase())
+    Ok(Case::new(cell.key(KEY), workload, time + Iperf::WARM_UP + overhead))
 }
 
 fn topology(links: &str, paths: usize) -> Topology {

@@ -88,7 +88,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
         let workload = OnLinks { setup, task: Attacked { time, flood, relay: cell.text("at") == "relay" } };
         let mut key = cell.key("links at attack");
         key[2].1 = cell.text("attack").replace('_', " ").into();
-        Ok(Case { key, estimate: time + Iperf::WARM_UP + OVERHEAD, workload }.erase())
+        Ok(Case::new(key, workload, time + Iperf::WARM_UP + OVERHEAD))
     })?;
     Ok(Experiment::of(cases, options.size.of(1, 3, 9), &RATIOS, &NOTES))
 }

@@ -36,7 +36,7 @@ impl Task for Test {
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let network = bench.network;
         network.restart_links();
-        let source = ready.ping_sources[0];
+        let source = ready.sources[0];
         let idle = ping::round_trips(&network.client, source, ready.server, PING_EVERY, self.idle_pings)?;
         let mut failures = Vec::new();
         let (goodput_mbps, round_trips, call) = loop {
@@ -64,7 +64,7 @@ impl Task for Test {
 /// The flows' goodput, and the ping and the call beside them.
 fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<(f64, Vec<Duration>, call::Outcome)> {
     let network = bench.network;
-    let source = ready.ping_sources[0];
+    let source = ready.sources[0];
     let ping = Ping::start(&network.client, source, ready.server, PING_EVERY)?;
     let call = Call::start(&network.client, &network.server, source, ready.server)?;
     let goodput_mbps = if test.quic { quic(bench, ready, test)? } else { tcp(bench, ready, test)? };
