@@ -69,6 +69,8 @@ enum Command {
     /// not called nawa.toml the folder of its name in there.
     Up(File),
     /// Stops the daemon and waits until it is gone
+    ///
+    /// Without one it clears away what one that was killed has left, names that, and ends with 3.
     Down,
     /// Shows the state of the running daemon
     Status(Status),

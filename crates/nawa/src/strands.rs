@@ -60,28 +60,28 @@ fn has(settings: &Settings, strand: &Strand) -> bool {
     }
 }
 
-/// Removes what a daemon that was killed has left in this network namespace. What else it made was its process's, and went with it.
-pub fn remove_left() {
-    remove_left_but(&Hold::default());
+/// Removes what a daemon that was killed has left in this network namespace, and names what of that nobody sees before. What else it
+/// made was its process's, and went with it.
+pub fn remove_left() -> Vec<String> {
+    remove_left_but(&Hold::default())
 }
 
 /// The same, but for what is held back.
-fn remove_left_but(held: &Hold) {
+fn remove_left_but(held: &Hold) -> Vec<String> {
     daemon::remove_left(held);
     crate::flood::remove_leftovers();
-    remove_from_interfaces("bicast", bicast::kernel::remove_left);
-    remove_from_interfaces("coding", coding::daemon::remove_left);
     flight::remove_left();
+    let mut removed = remove_from_interfaces("bicast", bicast::kernel::remove_left);
+    removed.extend(remove_from_interfaces("coding", coding::daemon::remove_left));
+    removed
 }
 
 /// Takes off what a strand that crashed left on this namespace's interfaces; `remove` does so from one, by its index.
-fn remove_from_interfaces(strand: &str, remove: fn(u32) -> bool) {
-    let Ok(mut net) = device::Net::open() else { return };
-    for name in device::interfaces().unwrap_or_default() {
-        if net.link(&name).is_ok_and(|link| remove(link.index)) {
-            tracing::info!(interface = name, "removed what a crash of {strand} left");
-        }
-    }
+fn remove_from_interfaces(strand: &str, remove: fn(u32) -> bool) -> Vec<String> {
+    let Ok(mut net) = device::Net::open() else { return Vec::new() };
+    let mut names = device::interfaces().unwrap_or_default();
+    names.retain(|name| net.link(name).is_ok_and(|link| remove(link.index)));
+    names.into_iter().map(|name| format!("the filters of {strand} in tc on {name}")).collect()
 }
 
 /// What `nawa status` asks.
@@ -119,7 +119,9 @@ impl Strands {
         if let Some(tunnel) = &settings.tunnel {
             held.take(&tunnel.config, tunnel.fwmark);
         }
-        remove_left_but(&held);
+        for what in remove_left_but(&held) {
+            tracing::info!("removed what a daemon that was killed had left: {what}");
+        }
         let mut strands = Strands::new(&settings, held);
         strands.take_up(settings, Unable::Refuses, events)?;
         Ok(strands)

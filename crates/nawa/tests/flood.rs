@@ -237,7 +237,10 @@ fn nothing_is_left_of_a_daemon() {
             daemon.signal(signal);
             daemon.wait();
             if signal == Signal::KILL {
-                assert_eq!(output(&mut network.node(1).nawa(["down"])).status.code(), Some(3));
+                let down = output(&mut network.node(1).nawa(["down"]));
+                let left = mode.contains("'kernel'");
+                assert_eq!(down.status.code(), Some(3));
+                assert_eq!(stderr(&down).contains("had left: nftables' table"), left, "{}", stderr(&down));
             }
             eventually("the interface is as before", || (shown() == before).then_some(()));
         }

@@ -652,6 +652,10 @@ fn a_daemon_that_is_killed_while_it_is_stopped_leaves_nothing() {
     assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
 }
 
+/// What `down` says of what it has cleared away.
+const CLEARED: &str = "cleared away what one that was killed had left: ";
+const FILTER: &str = "a loosened reverse-path filter (net.ipv4.conf.all.rp_filter)";
+
 #[test]
 fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
     let name = "a_reverse_path_filter_is_strict_again_behind_a_killed_daemon";
@@ -668,6 +672,11 @@ fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
         eventually("rules into the tunnel, and a loose filter", || is_set().then_some(()));
         daemon
     };
+    let cleared = || {
+        let down = output(&mut net.van.nawa(["down"]));
+        assert_eq!(down.status.code(), Some(3));
+        common::stderr(&down)
+    };
     // By `down`, and by the next start.
     for again in [false, true] {
         let killed = start();
@@ -678,9 +687,10 @@ fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
             van.signal(Signal::TERM);
             assert_eq!(van.wait(), Some(0));
         } else {
-            let down = output(&mut net.van.nawa(["down"]));
+            let said = cleared();
             assert!(
-                common::stderr(&down).contains("removed what one that was killed had left: a routing rule")
+                said.contains(CLEARED) && said.contains("routing rule") && said.contains(FILTER),
+                "{said}"
             );
         }
         assert_eq!(filter(), "1");
@@ -691,17 +701,18 @@ fn a_reverse_path_filter_is_strict_again_behind_a_killed_daemon() {
     eventually("the rule into the tunnel is gone", || rules(4));
     killed.signal(Signal::KILL);
     assert_eq!(killed.wait(), None);
-    assert_eq!(output(&mut net.van.nawa(["down"])).status.code(), Some(3));
-    assert_eq!((filter(), rules(3)), ("1".into(), Some(())));
-    // Another user sees what he cannot remove.
-    net.van_file("", "'0.0.0.0/0'", &path("l1", ""));
-    drop(start());
+    // Another user sees what he cannot put back.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = common::copy_for_anybody(folder.path());
-    let nobody =
-        output(&mut net.van.command("setpriv", ["--reuid", "65534", "--clear-groups", &program, "down"]));
+    let mut down = net.van.command("setpriv", ["--reuid", "65534", "--clear-groups", &program, "down"]);
+    let nobody = output(&mut down);
     let said = common::stderr(&nobody);
-    assert!(said.contains("has left a routing rule") && said.contains("only root"), "{said}");
-    output(&mut net.van.nawa(["down"]));
-    assert_eq!(filter(), "1");
+    assert_eq!(nobody.status.code(), Some(1), "{said}");
+    assert!(said.contains(FILTER) && said.contains("only root may clear away"), "{said}");
+    let doctor = common::stdout(&output(&mut net.van.nawa(["doctor"])));
+    assert!(doctor.contains(FILTER), "{doctor}");
+    let said = cleared();
+    assert!(said.contains(CLEARED) && said.contains(FILTER), "{said}");
+    assert_eq!((filter(), rules(3)), ("1".into(), Some(())));
+    assert!(!cleared().contains(CLEARED), "that was all");
 }

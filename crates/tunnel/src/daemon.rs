@@ -33,13 +33,18 @@ pub use event_loop::Change;
 use event_loop::EventLoop;
 use host_watch::{HostWatch, Order};
 use interface::Interface;
-pub use interface::{Hold, TABLE, mark, remove_left};
+pub use interface::{FIRST_PRIORITY, Hold, TABLE, mark, remove_left};
 pub use settings::{Listen, Settings, StartError, listen_advice};
 pub use sockets::listen_tcp;
 pub(crate) use sockets::{Sockets, may_be_gone};
 
 /// What asks a running tunnel for its state.
 pub type TunnelWatch = Watch<TunnelStatus, Change>;
+
+/// Whether a tunnel with a default route has made this namespace's reverse-path filter loose, and not put it back.
+pub fn is_filter_loose() -> bool {
+    reverse_path::ReversePath::is_loose()
+}
 
 /// Captures packets from now on, until what is returned is dropped.
 ///

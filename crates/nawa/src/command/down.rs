@@ -12,15 +12,15 @@ use crate::strands::remove_left;
 /// A process that was killed is gone after that.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
+/// Stops the daemon and returns when it is gone; without one, clears away what one that was killed has left. What it made belongs to its process (the interface, with addresses
 /// and routes, XDP programs and the control socket), so a crash leaves nothing that would have to be removed here, but for
 /// the rules of a default route and its reverse-path filter, the nftables of a flood in mode `kernel`, the namespace's default congestion control, and the filters of
 /// bicast and coding on kernels before 6.6.
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
-        let before = left();
-        remove_left();
-        return Err(cleared(&before, &left()));
+        let mut before = left();
+        before.extend(remove_left());
+        return Err(cleared(&before, &left(), rustix::process::geteuid().is_root()));
     };
     let asked = daemon.ask(Request::Stop);
     // One that refuses stays; one that was killed meanwhile goes at once.
@@ -43,16 +43,17 @@ pub fn run() -> Result<(), Failure> {
 }
 
 /// What to say where no daemon runs, by what one that was killed had left, and what of that is there still.
-fn cleared(before: &[String], after: &[String]) -> Failure {
+fn cleared(before: &[String], after: &[String], root: bool) -> Failure {
     if !after.is_empty() {
         let after = after.join(", ");
         return Failure::failed(format!(
-            "a daemon that was killed has left {after}, which only root may remove"
+            "a daemon that was killed has left {after}, which only root may clear away"
         ));
     }
-    let what = match before {
-        [] => "there is nothing to stop".to_owned(),
-        _ => format!("removed what one that was killed had left: {}", before.join(", ")),
+    let what = match (before, root) {
+        ([], true) => "there is nothing to stop".to_owned(),
+        ([], false) => "there is nothing to stop that others than root can see".to_owned(),
+        _ => format!("cleared away what one that was killed had left: {}", before.join(", ")),
     };
     Failure::new(Status::NoDaemon, format!("no nawa daemon is running in this network namespace: {what}"))
 }
@@ -64,14 +65,19 @@ mod tests {
     #[test]
     fn what_was_left_is_said() {
         let rule = [String::from("a rule")];
-        let said = |before: &[String], after: &[String]| {
-            let failure = cleared(before, after);
+        let said = |before: &[String], after: &[String], root| {
+            let failure = cleared(before, after, root);
             (failure.status, failure.why())
         };
-        assert!(said(&[], &[]).1.ends_with("namespace: there is nothing to stop"));
-        let (status, why) = said(&rule, &[]);
-        assert!(status == 3 && why.ends_with("had left: a rule"), "{why}");
-        let (status, why) = said(&rule, &rule);
-        assert!(status == 1 && why.ends_with("has left a rule, which only root may remove"), "{why}");
+        let (status, why) = said(&[], &[], true);
+        assert!(status == 3 && why.ends_with("namespace: there is nothing to stop"), "{why}");
+        assert!(said(&[], &[], false).1.ends_with("nothing to stop that others than root can see"));
+        let (status, why) = said(&rule, &[], true);
+        assert!(
+            status == 3 && why.ends_with("cleared away what one that was killed had left: a rule"),
+            "{why}"
+        );
+        let (status, why) = said(&rule, &rule, false);
+        assert!(status == 1 && why.ends_with("has left a rule, which only root may clear away"), "{why}");
     }
 }

@@ -198,24 +198,26 @@ pub fn left() -> Vec<String> {
     let mut left: Vec<_> =
         tables.iter().map(|name| format!("nftables' table ip {name}, of a flood")).collect();
     left.extend(crate::flight::left());
-    for family in ["-4", "-6"] {
-        let rules = own_rules(family);
+    let rules = ["-4", "-6"].map(|family| (family, own_rules(family)));
+    for (family, rules) in rules.iter().filter(|(_, rules)| !rules.is_empty()) {
         let held = if rules.contains("unreachable") { " (the default route goes nowhere)" } else { "" };
-        let table = daemon::TABLE;
-        let found = !rules.is_empty();
-        left.extend(
-            found.then(|| format!("a routing rule (ip {family} rule) to the tunnel's table {table}{held}")),
-        );
+        left.push(format!("a routing rule (ip {family} rule) of the tunnel's default route{held}"));
+    }
+    if daemon::is_filter_loose() && rules.iter().any(|(_, rules)| !rules.is_empty()) {
+        left.push("a loosened reverse-path filter (net.ipv4.conf.all.rp_filter)".into());
     }
     left
 }
 
-/// The routing rules of a family, as `ip` takes it, that ask the tunnel's own table.
+/// The routing rules of a family, as `ip` takes it, that ask the tunnel's own table, or asked `main` before that.
 fn own_rules(family: &str) -> String {
     let found = Command::new("ip").args([family, "rule", "show"]).output();
     let rules = found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let table = daemon::TABLE.to_string();
-    rules.lines().filter(|rule| rule.contains(&table)).collect::<Vec<_>>().join("\n")
+    // While packets go beside the tunnel, this one alone is there.
+    let first = format!("{}:\tfrom all lookup main suppress_prefixlength 0", daemon::FIRST_PRIORITY);
+    let is_own = |rule: &&str| rule.contains(&table) || daemon::is_filter_loose() && rule.trim_end() == first;
+    rules.lines().filter(is_own).collect::<Vec<_>>().join("\n")
 }
 
 /// Whether rules that a killed daemon has left lead IPv4's way back nowhere, so that a reverse-path filter, a loose one

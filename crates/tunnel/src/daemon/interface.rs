@@ -28,7 +28,9 @@ const QUEUES: usize = 16;
 /// The table of the default routes, and the mark of the outer packets where the file gives none: "nawa".
 pub const TABLE: u32 = 0x6e61_7761;
 /// The priorities of the rules that ask `main`, and then [`TABLE`]: just before the kernel's own for `main`, 32766.
-const PRIORITIES: [u32; 2] = [32762, 32763];
+const PRIORITIES: [u32; 2] = [FIRST_PRIORITY, 32763];
+/// Of the one that asks `main`.
+pub const FIRST_PRIORITY: u32 = 32762;
 /// The same of a [`Hold`], behind those of a tunnel that runs.
 const HELD: [u32; 2] = [32764, 32765];
 

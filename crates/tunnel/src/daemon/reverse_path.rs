@@ -40,6 +40,11 @@ impl ReversePath {
         kept().is_some_and(|kept| kept.is_symlink())
     }
 
+    /// Whether it is loose for one that runs here, or was killed.
+    pub fn is_loose() -> bool {
+        Self::is_kept() && read(Path::new(ALL)).as_deref() == Some(LOOSE)
+    }
+
     /// Puts the filter back if a daemon was `killed` here. Without that, what is kept is of a namespace that had this inode before, and is
     /// only removed.
     pub fn recover(killed: bool) {
