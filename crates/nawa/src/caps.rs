@@ -1,7 +1,7 @@
 //! What each path has carried in a month, over restarts: for those that may carry only so much.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,9 @@ struct Kept {
 impl Kept {
     /// Counts for `month` from now on, with what was kept of it, if it is the one before.
     fn turn_to(&mut self, month: String) {
+        if self.month == month {
+            return;
+        }
         let mut last = std::mem::take(self);
         *self = match last.before.take() {
             Some(before) if before.month == month => *before,
@@ -47,27 +50,48 @@ impl Kept {
 pub struct Caps {
     file: PathBuf,
     kept: Kept,
+    /// The folder, locked: no other daemon keeps what it counts there. `None` before the first count, and where that is so.
+    folder: Option<File>,
     /// Packets and bytes that the daemon had counted of a path by then, by its name and id: it begins anew with each life.
     seen: BTreeMap<(String, u16), (u64, u64)>,
 }
 
 impl Caps {
-    /// As `folder` keeps them; a file that cannot be read begins anew.
-    pub fn load(folder: &Path) -> Self {
-        let file = folder.join("usage.json");
-        let kept = match fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Kept::default()),
-            Err(error) => Err(error),
-        };
-        let kept = kept.unwrap_or_else(|error| {
-            let file = file.display();
-            tracing::warn!(
-                "{file} cannot be read ({error}): what paths have carried this month counts from 0"
-            );
-            Kept::default()
-        });
-        Self { file, kept, seen: BTreeMap::new() }
+    /// Nothing is counted or read yet.
+    pub fn new(folder: &Path) -> Self {
+        Self { file: folder.join("usage.json"), kept: Kept::default(), folder: None, seen: BTreeMap::new() }
+    }
+
+    /// Takes the folder, and adds what it keeps, unless that is done; a file that cannot be read begins anew.
+    ///
+    /// # Errors
+    /// What the file system says, or another daemon has it. What is counted meanwhile is kept once that is mended.
+    pub fn open(&mut self) -> io::Result<()> {
+        if self.folder.is_some() {
+            return Ok(());
+        }
+        let folder = self.create()?;
+        // A file system that knows no locks keeps them all the same.
+        if matches!(folder.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(io::Error::other(
+                "another daemon keeps its own counts there; give this one another `state-dir` in [node]",
+            ));
+        }
+        let meanwhile = std::mem::replace(&mut self.kept, read(&self.file));
+        if !meanwhile.month.is_empty() {
+            self.kept.turn_to(meanwhile.month);
+        }
+        for (name, bytes) in meanwhile.used_bytes {
+            *self.kept.used_bytes.entry(name).or_default() += bytes;
+        }
+        self.folder = Some(folder);
+        Ok(())
+    }
+
+    fn create(&self) -> io::Result<File> {
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder)?;
+        File::open(folder)
     }
 
     /// Takes what was counted by then for none of this month's, as while no path has a cap; of a tunnel that begins that is nothing.
@@ -77,10 +101,7 @@ impl Caps {
 
     /// Takes in what was counted by `time` since 1970.
     pub fn count(&mut self, time: Duration, paths: impl Iterator<Item = Counted>) {
-        let month = month(time);
-        if self.kept.month != month {
-            self.kept.turn_to(month);
-        }
+        self.kept.turn_to(month(time));
         let mut seen = BTreeMap::new();
         for (name, id, remote, packets, bytes) in paths {
             let before = self.seen.get(&(name.clone(), id)).copied();
@@ -102,14 +123,27 @@ impl Caps {
     /// # Errors
     /// What the file system says.
     pub fn save(&self) -> io::Result<()> {
-        let folder = self.file.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(folder)?;
+        self.create()?;
         let new = self.file.with_extension("new");
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(&self.kept)?)?;
         file.sync_all()?;
         fs::rename(new, &self.file)
     }
+}
+
+/// What a file keeps.
+fn read(file: &Path) -> Kept {
+    let kept = match fs::read(file) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Kept::default()),
+        Err(error) => Err(error),
+    };
+    kept.unwrap_or_else(|error| {
+        let file = file.display();
+        tracing::warn!("{file} cannot be read ({error}): what paths have carried this month counts from 0");
+        Kept::default()
+    })
 }
 
 /// Bytes of IP packets.
@@ -158,25 +192,37 @@ mod tests {
         assert_eq!(month(Duration::from_secs(951_868_800)), "2000-03");
     }
 
+    /// A life that begins.
+    fn open(folder: &Path) -> Caps {
+        let mut caps = Caps::new(folder);
+        caps.open().expect("nobody else has it");
+        caps
+    }
+
+    fn one(packets: u64, bytes: u64) -> impl Iterator<Item = Counted> {
+        std::iter::once(("office/lte".to_owned(), 2, None, packets, bytes))
+    }
+
     #[test]
     fn bytes_are_counted_over_restarts_until_the_month_ends() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let one = |packets, bytes| std::iter::once(("office/lte".to_owned(), 2, None, packets, bytes));
-        let mut caps = Caps::load(folder.path());
+        let mut caps = open(folder.path());
         caps.count(NOW, one(10, 1000));
         caps.count(NOW, one(20, 2000));
         assert_eq!(caps.used("office/lte"), 2560);
         caps.save().expect("it is kept");
+        drop(caps);
         // Another life counts from nothing, and so does another path of this name.
-        let mut caps = Caps::load(folder.path());
+        let mut caps = open(folder.path());
         assert_eq!(caps.used("office/lte"), 2560);
         caps.count(NOW, one(1, 100));
         assert_eq!(caps.used("office/lte"), 2688);
         caps.count(NOW + 6 * DAY, one(2, 200));
         assert_eq!(caps.used("office/lte"), 128);
+        drop(caps);
         // A host that starts in 1970, twice, and is told the time.
         for _ in 0..2 {
-            let mut caps = Caps::load(folder.path());
+            let mut caps = open(folder.path());
             caps.count(DAY, one(1, 100));
             caps.save().expect("it is kept");
             caps.count(NOW, one(1, 100));
@@ -184,18 +230,35 @@ mod tests {
             caps.save().expect("it is kept");
         }
         // A cap that is given to a running daemon counts from then on.
-        let mut caps = Caps::load(folder.path());
+        let mut caps = open(folder.path());
         caps.pass_over(one(1_000_000, 1_000_000_000));
         caps.count(NOW, one(1_000_001, 1_000_000_100));
         assert_eq!(caps.used("office/lte"), 2688);
+        drop(caps);
         fs::write(folder.path().join("usage.json"), "nonsense").expect("a file");
-        assert_eq!(Caps::load(folder.path()).used("office/lte"), 0);
+        assert_eq!(open(folder.path()).used("office/lte"), 0);
+    }
+
+    #[test]
+    fn two_daemons_do_not_write_over_each_others_counts() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut first = open(folder.path());
+        first.count(NOW, one(10, 1000));
+        first.save().expect("it is kept");
+        let mut second = Caps::new(folder.path());
+        let refused = second.open().expect_err("it is the other's").to_string();
+        assert!(refused.contains("another daemon") && refused.contains("`state-dir`"), "{refused}");
+        second.count(NOW, one(1, 100));
+        assert_eq!(second.used("office/lte"), 128, "the other's do not count");
+        drop(first);
+        second.open().expect("the other has gone");
+        assert_eq!(second.used("office/lte"), 1280 + 128);
     }
 
     #[test]
     fn what_is_around_a_payload_is_that_of_its_family() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut caps = Caps::load(folder.path());
+        let mut caps = open(folder.path());
         let mut count = |remote: &str, packets, bytes| {
             let remote = Some(remote.parse().expect("an address"));
             caps.count(NOW, std::iter::once(("office/lte".to_owned(), 2, remote, packets, bytes)));

@@ -3,8 +3,8 @@
 //!
 //! The lines of a daemon that is ready are written by a thread of their own ([`write_apart`]), others at once.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, IsTerminal, Write};
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -151,29 +151,46 @@ impl Write for Apart {
 /// What a line is written to. Whatever else writes to stderr goes to the same place.
 fn writer() -> io::Stderr {
     if let Some(Place::File(file)) = PLACE.get()
-        && metadata().is_ok_and(|log| log.len() >= LARGEST)
+        && let Ok(old) = current()
+        && old.metadata().is_ok_and(|log| log.len() >= LARGEST)
     {
         // Where the disk is full, or read only, the old one goes on.
-        let _ = begin_anew(file).and_then(|log| rustix::stdio::dup2_stderr(log).map_err(io::Error::from));
+        let _ =
+            begin_anew(file, &old).and_then(|log| rustix::stdio::dup2_stderr(log).map_err(io::Error::from));
     }
     io::stderr()
 }
 
-/// The file, put aside, and a new one.
-fn begin_anew(file: &Path) -> io::Result<File> {
+/// A new file, `old` put aside; another daemon that logs there may do so at the same time, or have done so.
+fn begin_anew(file: &Path, old: &File) -> io::Result<File> {
+    if matches!(old.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(ErrorKind::WouldBlock.into());
+    }
     // Where somebody has moved or removed it, nothing has to be put aside.
-    let _ = fs::rename(file, file.with_extension("log.1"));
-    open(file)
+    if fs::metadata(file)
+        .is_ok_and(|there| old.metadata().is_ok_and(|old| place_of(&old) == place_of(&there)))
+    {
+        let _ = fs::rename(file, file.with_extension("log.1"));
+    }
+    let new = open(file);
+    let _ = old.unlock();
+    new
 }
 
-fn metadata() -> io::Result<Metadata> {
-    File::from(io::stderr().as_fd().try_clone_to_owned()?).metadata()
+fn current() -> io::Result<File> {
+    io::stderr().as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// Device and inode.
+fn place_of(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// Whether stderr is the journal, as systemd says of it: device and inode.
 fn is_journal() -> bool {
     let said = std::env::var("JOURNAL_STREAM").unwrap_or_default();
-    metadata().is_ok_and(|own| said == format!("{}:{}", own.dev(), own.ino()))
+    let own = current().and_then(|own| own.metadata());
+    own.is_ok_and(|own| said == format!("{}:{}", own.dev(), own.ino()))
 }
 
 /// A stream that systemd-journald reads lines from, as systemd-cat(1) opens it: identifier, unit, priority, then
@@ -209,7 +226,7 @@ mod tests {
         let mut log = open(&file).expect("a log");
         for line in ["first\n", "second\n", "third\n"] {
             log.write_all(line.as_bytes()).expect("a line");
-            log = begin_anew(&file).expect("another");
+            log = begin_anew(&file, &log).expect("another");
         }
         log.write_all(b"fourth\n").expect("a line");
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a log");
@@ -221,7 +238,23 @@ mod tests {
     fn a_log_that_somebody_has_removed_begins_anew() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("nawa.log");
-        begin_anew(&file).expect("a log").write_all(b"first\n").expect("a line");
+        let log = open(&file).expect("a log");
+        fs::remove_file(&file).expect("it is there");
+        begin_anew(&file, &log).expect("a log").write_all(b"first\n").expect("a line");
         assert_eq!(fs::read_to_string(&file).expect("a log"), "first\n");
+    }
+
+    #[test]
+    fn two_daemons_that_log_to_one_file_lose_nothing() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("nawa.log");
+        let mut logs = [open(&file).expect("a log"), open(&file).expect("a log")];
+        logs.iter_mut().for_each(|log| log.write_all(b"old\n").expect("a line"));
+        for log in &mut logs {
+            *log = begin_anew(&file, log).expect("another");
+            log.write_all(b"new\n").expect("a line");
+        }
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a log");
+        assert_eq!((read("nawa.log").as_str(), read("nawa.log.1").as_str()), ("new\nnew\n", "old\nold\n"));
     }
 }

@@ -133,7 +133,7 @@ impl Strands {
             key: None,
             state_dir: settings.state_dir.clone(),
             restarts: Restarts::default(),
-            caps: Caps::load(&settings.state_dir),
+            caps: Caps::new(&settings.state_dir),
             unsaved: None,
             count_at: Duration::ZERO,
             tunnel: None,
@@ -362,11 +362,12 @@ impl Strands {
         if !self.has_caps() {
             return self.caps.pass_over(counts);
         }
+        let opened = self.caps.open();
         self.caps.count(time, counts);
         let folder = self.state_dir.display();
         let forgotten =
             |why: io::Error| format!("forgotten at the next start, for {folder} cannot be written: {why}");
-        let unsaved = self.caps.save().err().map(forgotten);
+        let unsaved = opened.and_then(|()| self.caps.save()).err().map(forgotten);
         if let Some(why) = unsaved.as_ref().filter(|_| unsaved != self.unsaved) {
             tracing::warn!("what paths have carried is {why}");
         }
