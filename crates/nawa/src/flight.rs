@@ -1,12 +1,17 @@
 //! The congestion controls `fsat` and `fsat_paper`: what may be chosen of them, what the daemon provides, and their
 //! state as JSON.
 
+use std::sync::mpsc::Sender;
+
 use flight::Mode;
 use flight::kernel::default::Holder;
 use flight::kernel::{self, Connection, Error, FSAT, FSAT_PAPER, Registration, Scheme};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Base, Flight};
+use crate::event::Event;
+use crate::restarts::{Strand, Unable};
+use crate::strands::kept::{Ended, Kept};
 
 impl From<Base> for kernel::Base {
     fn from(base: Base) -> Self {
@@ -29,66 +34,71 @@ impl From<kernel::Base> for Base {
 /// What the daemon provides. Dropping it gives the namespace the default that it had, and lets the registrations go;
 /// so does the process's end, but for the default, which [`remove_left`] gives back.
 pub struct Provided {
-    settings: Flight,
+    base: Base,
     /// As [`Scheme::published`] has them.
     registrations: Vec<Registration>,
 }
 
-impl Provided {
-    /// Registers both, and makes `fsat` the default if it is to be.
-    ///
-    /// # Errors
-    /// One sentence; then nothing is registered.
-    pub fn start(settings: Flight) -> Result<Provided, String> {
-        let mut provided = Provided { settings, registrations: Vec::new() };
-        for scheme in Scheme::published(settings.base.into()) {
-            provided.registrations.push(kernel::register(&scheme).map_err(sentence)?);
+/// Makes `now` what `settings` asks for. Connections that exist go on as they are.
+///
+/// # Errors
+/// One sentence, if that refuses all; then `now` is as it was.
+pub fn reconfigure(
+    now: &mut Option<Kept<Flight, Provided>>,
+    settings: Option<Flight>,
+    unable: Unable,
+    events: &Sender<Event>,
+) -> Result<(), String> {
+    match (settings, &mut *now) {
+        (None, _) => *now = None,
+        (Some(settings), Some(kept)) if kept.running().is_none_or(|running| running.is_of(settings.base)) => {
+            kept.change(settings, unable, |_, settings| set_default(settings))?;
         }
-        provided.set_default().map_err(sentence)?;
-        // A namespace that keeps what was registered before runs on; that is no reason not to start.
-        if let Err(error) = kernel::default::refresh_everywhere(FSAT) {
-            tracing::warn!("{error}");
-        }
-        tracing::info!(default = settings.default, base = ?settings.base, "fsat and fsat_paper are registered");
-        Ok(provided)
-    }
-
-    /// Makes `now` what `settings` asks for. Connections that exist go on as they are.
-    ///
-    /// # Errors
-    /// One sentence; then `now` is as it was.
-    pub fn reconfigure(now: &mut Option<Provided>, settings: Option<Flight>) -> Result<(), String> {
-        match (settings, &mut *now) {
-            (None, _) => *now = None,
-            (Some(settings), Some(running))
-                if settings.base == running.settings.base && State::lost().is_empty() =>
+        (Some(settings), _) => {
+            let new = Kept::new(Strand::Flight, settings).start(unable, events, start)?;
+            let started = new.running().is_some();
+            // What they held is what the new one holds.
+            if let Some(mut old) = now.replace(new).and_then(Kept::into_running)
+                && started
             {
-                running.settings = settings;
-                running.set_default().map_err(sentence)?;
-            }
-            (Some(settings), _) => {
-                let new = Provided::start(settings)?;
-                // What they held is what the new one holds.
-                if let Some(mut old) = now.replace(new) {
-                    old.registrations.clear();
-                    old.settings.default = false;
-                }
+                old.registrations.clear();
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// What is provided.
-    pub fn settings(&self) -> Flight {
-        self.settings
+/// Registers both, and makes `fsat` the default if it is to be.
+///
+/// # Errors
+/// One sentence; then nothing is registered.
+pub fn start(settings: &Flight, _: Ended) -> Result<Provided, String> {
+    let mut provided = Provided { base: settings.base, registrations: Vec::new() };
+    for scheme in Scheme::published(settings.base.into()) {
+        provided.registrations.push(kernel::register(&scheme).map_err(sentence)?);
     }
+    set_default(settings)?;
+    // A namespace that keeps what was registered before runs on; that is no reason not to start.
+    if let Err(error) = kernel::default::refresh_everywhere(FSAT) {
+        tracing::warn!("{error}");
+    }
+    tracing::info!(default = settings.default, base = ?settings.base, "fsat and fsat_paper are registered");
+    Ok(provided)
+}
 
-    fn set_default(&self) -> Result<(), Error> {
-        if self.settings.default {
-            kernel::default::take(FSAT, Holder::Daemon)
-        } else {
-            kernel::default::restore(FSAT)
-        }
+fn set_default(settings: &Flight) -> Result<(), String> {
+    let set = if settings.default {
+        kernel::default::take(FSAT, Holder::Daemon)
+    } else {
+        kernel::default::restore(FSAT)
+    };
+    set.map_err(sentence)
+}
+
+impl Provided {
+    /// Whether both are registered, with this base.
+    fn is_of(&self, base: Base) -> bool {
+        base == self.base && State::lost().is_empty()
     }
 }
 

@@ -222,7 +222,7 @@ mod tests {
     fn a_node_that_cannot_be_put_back_is_told_of() {
         let (events, told) = std::sync::mpsc::channel();
         let mut floods = Floods::new(Path::new("/nowhere"));
-        floods.reconfigure(vec![on("nowhere0")], Unable::Waits, &events).expect("it waits");
+        floods.reconfigure(vec![on("nowhere0")], Unable::Waits(&events), &events).expect("it waits");
         let Ok(Event::Failed(strand, life, why)) = told.try_recv() else { panic!("it is told") };
         assert_eq!((strand, life.strong_count()), (Strand::Flood("nowhere0".into()), 1));
         assert!(why.contains("cannot flood on `nowhere0`"), "{why}");

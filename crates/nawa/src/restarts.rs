@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+use crate::event::Event;
 
 /// The first wait; it doubles each time, up to the longest.
 const FIRST: Duration = Duration::from_secs(1);
@@ -19,6 +22,8 @@ pub enum Strand {
     Tunnel,
     /// `[relay]`
     Relay,
+    /// `[flight]`
+    Flight,
     /// `[bicast]`
     Bicast,
     /// The `[[flood]]` on this interface.
@@ -32,6 +37,7 @@ impl fmt::Display for Strand {
         match self {
             Strand::Tunnel => f.write_str("tunnel"),
             Strand::Relay => f.write_str("relay"),
+            Strand::Flight => f.write_str("flight"),
             Strand::Bicast => f.write_str("bicast"),
             Strand::Flood(interface) => write!(f, "flood on {interface}"),
             Strand::Coding(interface) => write!(f, "coding on {interface}"),
@@ -39,26 +45,13 @@ impl fmt::Display for Strand {
     }
 }
 
-/// What becomes of one that cannot start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unable {
+/// What becomes of one that cannot start, or change.
+#[derive(Clone, Copy, Debug)]
+pub enum Unable<'a> {
     /// All that is asked for is refused with it.
     Refuses,
-    /// It waits: it ran, or waited, before something else was refused.
-    Waits,
-}
-
-impl Unable {
-    /// Passes an error on that refuses all; where one has to wait, the others are put back all the same.
-    pub fn judge(self, result: Result<(), String>) -> Result<(), String> {
-        match (result, self) {
-            (Err(why), Unable::Waits) => {
-                tracing::error!("what ran before the reload cannot be put back: {why}");
-                Ok(())
-            }
-            (result, _) => result,
-        }
-    }
+    /// It ran, or waited, before something else was refused: [`Event::Failed`] is sent as if it had ended.
+    Waits(&'a Sender<Event>),
 }
 
 /// Strands that failed of late.

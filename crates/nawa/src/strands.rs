@@ -21,7 +21,7 @@ use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 use crate::bicast::{self as copies, Copies};
 use crate::caps::{self, Caps};
 use crate::coding::Codings;
-use crate::config::{Relay, Settings, Tunnel};
+use crate::config::{Flight, Relay, Settings, Tunnel};
 use crate::control::capture;
 use crate::event::Event;
 use crate::flight::{self, Provided};
@@ -43,7 +43,7 @@ pub struct Strands {
     /// What of the tunnel's goes nowhere while it waits, and if this daemon is killed.
     held: Hold,
     relay: Option<Kept<Relay, relay_daemon::RelayRunning>>,
-    flight: Option<Provided>,
+    flight: Option<Kept<Flight, Provided>>,
     floods: Floods,
     codings: Codings,
     bicast: Option<Copies>,
@@ -54,6 +54,7 @@ fn has(settings: &Settings, strand: &Strand) -> bool {
     match strand {
         Strand::Tunnel => settings.tunnel.is_some(),
         Strand::Relay => settings.relay.is_some(),
+        Strand::Flight => settings.flight.is_some(),
         Strand::Bicast => settings.bicast.is_some(),
         Strand::Flood(interface) => settings.floods.iter().any(|flood| flood.interface == *interface),
         Strand::Coding(interface) => settings.codings.iter().any(|coding| coding.interface == *interface),
@@ -157,7 +158,7 @@ impl Strands {
                 Some((name, running.watch()))
             }),
             relay: self.relay.as_ref().and_then(|relay| Some(relay.running()?.watch())),
-            flight: self.flight.is_some(),
+            flight: self.flight.as_ref().is_some_and(|flight| flight.running().is_some()),
             floods: self.floods.views(),
             codings: self.codings.watches(),
             bicast: self.bicast.as_ref().and_then(|copies| Some(copies.running()?.watch().clone())),
@@ -194,7 +195,7 @@ impl Strands {
                 tracing::warn!("peer {name} goes with this reload, which does not list it");
             }),
             Err(_) => {
-                if let Err(error) = self.take_up(before, Unable::Waits, events) {
+                if let Err(error) = self.take_up(before, Unable::Waits(events), events) {
                     tracing::error!("what ran before the reload cannot be put back: {error}");
                 }
             }
@@ -222,7 +223,7 @@ impl Strands {
             metrics: self.metrics,
             tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.wanted().clone()),
             relay: self.relay.as_ref().map(|relay| relay.wanted().clone()),
-            flight: self.flight.as_ref().map(Provided::settings),
+            flight: self.flight.as_ref().map(|flight| *flight.wanted()),
             floods: self.floods.wanted(),
             codings: self.codings.wanted(),
             bicast: self.bicast.as_ref().map(|copies| copies.wanted().clone()),
@@ -237,7 +238,7 @@ impl Strands {
         // Before what may flood on a master.
         self.codings.reconfigure(codings, unable, events)?;
         self.floods.reconfigure(floods, unable, events)?;
-        unable.judge(Provided::reconfigure(&mut self.flight, flight))?;
+        flight::reconfigure(&mut self.flight, flight, unable, events)?;
         copies::reconfigure(&mut self.bicast, bicast, unable, events)?;
         // Last: a peer that goes loses what its tunnel knows and holds, and going back makes another.
         if let Some((relay, key)) = relay.zip(key.clone()) {
@@ -299,6 +300,7 @@ impl Strands {
                 self.caps.pass_over(std::iter::empty());
             }
             Strand::Relay => self.relay.iter_mut().for_each(Kept::stop),
+            Strand::Flight => self.flight.iter_mut().for_each(Kept::stop),
             Strand::Bicast => self.bicast.iter_mut().for_each(Kept::stop),
             Strand::Flood(interface) => self.floods.stop(interface, &why),
             Strand::Coding(interface) => self.codings.stop(interface),
@@ -403,6 +405,7 @@ impl Strands {
                 let start = |relay: &Relay, ended| start_relay(relay, key?, ended);
                 self.relay.as_mut().map_or(Ok(()), |kept| kept.restart(events, start))
             }
+            Strand::Flight => self.flight.as_mut().map_or(Ok(()), |kept| kept.restart(events, flight::start)),
             Strand::Bicast => self.bicast.as_mut().map_or(Ok(()), |kept| kept.restart(events, copies::start)),
             Strand::Flood(interface) => self.floods.restart(interface, events),
             Strand::Coding(interface) => self.codings.restart(interface, events),
@@ -617,14 +620,40 @@ mod tests {
     #[test]
     fn what_cannot_be_put_back_is_tried_again_and_the_rest_is_put_back() {
         let (events, told) = channel();
-        let (refused, before) = (settings(1), settings(2));
+        let (refused, mut before) = (settings(1), settings(2));
+        let nowhere = "nowhere0".to_owned();
+        let change = coding::daemon::Change {
+            addresses: Vec::new(),
+            mode: coding::Mode::Off,
+            wait: Duration::ZERO,
+            thin_acks: false,
+        };
+        before.codings = vec![coding::daemon::Settings {
+            interface: nowhere.clone(),
+            master: "nc0".into(),
+            monitor: None,
+            change,
+        }];
+        before.flight = Some(Flight { default: false, base: crate::config::Base::Reno });
         let mut strands = Strands::new(&refused, Hold::default());
         strands.tunnel = refused.tunnel.map(|tunnel| Kept::new(Strand::Tunnel, tunnel));
-        strands.take_up(before, Unable::Waits, &events).expect("it goes on");
+        std::thread::scope(|scope| {
+            let put_back = scope.spawn(|| {
+                // Nobody may register a congestion control.
+                if rustix::process::geteuid().is_root() {
+                    rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).expect("root may");
+                }
+                strands.take_up(before, Unable::Waits(&events), &events)
+            });
+            put_back.join().expect("no panic").expect("it goes on");
+        });
         assert_eq!(strands.tunnel.as_ref().map(|tunnel| tunnel.wanted().fwmark), Some(2));
-        let Ok(Event::Failed(Strand::Relay, life, why)) = told.try_recv() else { panic!("it is told") };
-        strands.handle_failure(Duration::ZERO, Strand::Relay, &life, why);
-        assert_eq!(strands.restarts.due(Duration::MAX), [Strand::Relay]);
+        for event in told.try_iter() {
+            let Event::Failed(strand, life, why) = event else { panic!("another event") };
+            strands.handle_failure(Duration::ZERO, strand, &life, why);
+        }
+        let waits = [Strand::Relay, Strand::Flight, Strand::Coding(nowhere)];
+        assert_eq!(strands.restarts.due(Duration::MAX), waits);
     }
 
     #[test]

@@ -35,7 +35,12 @@ impl<W, R> Kept<W, R> {
         self.running.as_ref()
     }
 
-    /// Starts it. If it cannot and `unable` lets it wait, [`Event::Failed`] is sent as if it had ended.
+    /// What runs, for whoever takes its place.
+    pub fn into_running(self) -> Option<R> {
+        self.running
+    }
+
+    /// Starts it. If it cannot, `unable` says what becomes of it.
     ///
     /// # Errors
     /// One sentence, if that refuses all.
@@ -46,7 +51,7 @@ impl<W, R> Kept<W, R> {
         start: impl FnOnce(&W, Ended) -> Result<R, String>,
     ) -> Result<Self, String> {
         match (self.restart(events, start), unable) {
-            (Err(why), Unable::Waits) => self.ended(events)(why),
+            (Err(why), Unable::Waits(_)) => self.ended(events)(why),
             (started, _) => started?,
         }
         Ok(self)
@@ -68,7 +73,7 @@ impl<W, R> Kept<W, R> {
         Ok(())
     }
 
-    /// Has it do what is wanted from now on, by `change` if it runs.
+    /// Has it do what is wanted from now on, by `change` if it runs. If it cannot, `unable` says what becomes of it.
     ///
     /// # Errors
     /// One sentence, if that refuses all; then it goes on as it was.
@@ -78,7 +83,11 @@ impl<W, R> Kept<W, R> {
         unable: Unable,
         change: impl FnOnce(&R, &W) -> Result<(), String>,
     ) -> Result<(), String> {
-        unable.judge(self.running.as_ref().map_or(Ok(()), |running| change(running, &wanted)))?;
+        let changed = self.running.as_ref().map_or(Ok(()), |running| change(running, &wanted));
+        match (changed, unable) {
+            (Err(why), Unable::Waits(events)) => self.ended(events)(why),
+            (changed, _) => changed?,
+        }
         self.wanted = wanted;
         Ok(())
     }
@@ -103,6 +112,19 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+
+    #[test]
+    fn what_cannot_change_back_is_told_of_and_begins_as_it_was() {
+        let (events, told) = channel();
+        let mut kept = Kept::new(Strand::Flight, 1);
+        kept.restart(&events, |_, _| Ok(())).expect("it starts");
+        let refuses = |(): &_, _: &_| Err("no".to_owned());
+        kept.change(2, Unable::Refuses, refuses).expect_err("it is refused");
+        assert_eq!((*kept.wanted(), told.try_iter().count()), (1, 0));
+        kept.change(3, Unable::Waits(&events), refuses).expect("it waits");
+        let Ok(Event::Failed(Strand::Flight, life, why)) = told.try_recv() else { panic!("it is told") };
+        assert_eq!((*kept.wanted(), life.strong_count(), why.as_str()), (3, 1, "no"));
+    }
 
     #[test]
     fn the_end_of_what_has_been_stopped_is_told_apart() {
