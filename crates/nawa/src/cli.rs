@@ -87,7 +87,8 @@ enum Command {
     ///
     /// Inner packets are written as they are, in the clear: whoever reads the file reads the traffic. So only root may capture, and
     /// the file is for its owner alone. Outer packets are sealed; their comments say what is in them. It ends at Ctrl-C. A reader
-    /// that is too slow loses packets, never the tunnel: how many is said at the end and in the file.
+    /// that is too slow loses packets, never the tunnel: how many is said at the end and in the file. One that takes nothing for 10
+    /// minutes ends it.
     ///
     /// To watch: `nawa capture - | wireshark -k -i -`, with packaging/nawa.lua among Wireshark's plugins. What floods and codes goes
     /// over interfaces of the host, where tcpdump sees it.

@@ -86,8 +86,23 @@ impl Packet {
 }
 
 /// Writes what is captured until the reader or the tunnel has gone.
+///
+/// # Errors
+/// The reader takes nothing: `WouldBlock` once that has lasted as long as a write may.
 pub fn serve(stream: &UnixStream, interface: &str, capture: &Capture) -> std::io::Result<()> {
     let mut out = BufWriter::new(stream);
+    let written = write(&mut out, stream, interface, capture);
+    // What is left would wait once more if it was dropped with the writer.
+    drop(out.into_parts());
+    written
+}
+
+fn write(
+    out: &mut impl Write,
+    stream: &UnixStream,
+    interface: &str,
+    capture: &Capture,
+) -> std::io::Result<()> {
     writeln!(out, "{}", json!({"capturing": interface}))?;
     out.flush()?;
     while let Some(batch) = capture.take(LOOK) {
@@ -95,14 +110,14 @@ pub fn serve(stream: &UnixStream, interface: &str, capture: &Capture) -> std::io
             return Ok(());
         }
         for taken in &batch.taken {
-            put(&mut out, &Line::Packet(Packet::of(taken)))?;
+            put(out, &Line::Packet(Packet::of(taken)))?;
         }
         if batch.missed > 0 {
-            put(&mut out, &Line::Missed { missed: batch.missed })?;
+            put(out, &Line::Missed { missed: batch.missed })?;
         }
         out.flush()?;
     }
-    put(&mut out, &Line::Error { error: "the tunnel has ended".into() })?;
+    put(out, &Line::Error { error: "the tunnel has ended".into() })?;
     out.flush()
 }
 

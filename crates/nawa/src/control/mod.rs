@@ -24,6 +24,7 @@ pub mod server;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,9 @@ use serde::{Deserialize, Serialize};
 const NAME: &str = "nawa";
 /// The longest request line, bytes: a peer with some thousand routes. A longer one is refused.
 const LONGEST_REQUEST: u64 = 65536;
+/// Who takes nothing of an answer for so long is dropped: what shows packets by the page holds its reader up while somebody looks at
+/// one, and a reader that is stopped would keep its thread, and its capture, for ever.
+pub const STALLED: Duration = Duration::from_secs(600);
 /// The uid that may hold and use the socket.
 const ROOT: u32 = 0;
 

@@ -4,11 +4,12 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::client::Daemon;
-use super::{LONGEST_REQUEST, ROOT, Request, address, capture};
+use super::{LONGEST_REQUEST, ROOT, Request, STALLED, address, capture};
 use crate::failure::Failure;
 use crate::incoming::Incoming;
 
@@ -46,8 +47,9 @@ impl Server {
                 let stream = incoming.next("the control socket", || self.listener.accept());
                 let Some(stream) = allowed(stream.0) else { continue };
                 let answer = Arc::clone(&answer);
-                let spawned =
-                    thread::Builder::new().name("control".into()).spawn(move || talk(stream, &*answer));
+                let spawned = thread::Builder::new()
+                    .name("control".into())
+                    .spawn(move || talk(stream, STALLED, &*answer));
                 if let Err(error) = spawned {
                     tracing::warn!(%error, "cannot answer on the control socket");
                 }
@@ -79,8 +81,10 @@ fn already_running() -> Failure {
     ))
 }
 
-/// One connection: requests are answered until it ends.
-fn talk(stream: UnixStream, answer: &dyn Fn(Request) -> Answer) {
+/// One connection: requests are answered until it ends, or nothing of an answer is taken for as long as `patience`.
+fn talk(stream: UnixStream, patience: Duration, answer: &dyn Fn(Request) -> Answer) {
+    // It fails for no time that is not 0.
+    let _ = stream.set_write_timeout(Some(patience));
     let mut reader = BufReader::new(stream);
     while let Ok(Some(line)) = read_line(&mut reader) {
         if line.len() as u64 == LONGEST_REQUEST && !line.ends_with(b"\n") {
@@ -93,8 +97,11 @@ fn talk(stream: UnixStream, answer: &dyn Fn(Request) -> Answer) {
             Ok(request) => match answer(request) {
                 Answer::Line(reply) => reply,
                 Answer::Packets(interface, packets) => {
+                    let served = capture::serve(reader.get_ref(), &interface, &packets);
                     // Whoever has gone wants no more.
-                    let _ = capture::serve(reader.get_ref(), &interface, &packets);
+                    if served.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+                        tracing::info!("a capture ends: its reader has taken nothing for {patience:?}");
+                    }
                     return;
                 }
             },
@@ -120,7 +127,8 @@ mod tests {
     /// What is answered to these bytes, until the connection ends.
     fn answers(asked: &[u8]) -> String {
         let (mut here, there) = UnixStream::pair().expect("two ends");
-        let talk = thread::spawn(move || talk(there, &|request| Answer::Line(json!(request))));
+        let answer = |request| Answer::Line(json!(request));
+        let talk = thread::spawn(move || talk(there, STALLED, &answer));
         // Who is cut off may be so before all is written.
         let _ = here.write_all(asked).and_then(|()| here.shutdown(std::net::Shutdown::Write));
         let mut said = String::new();
@@ -139,5 +147,16 @@ mod tests {
         assert_eq!(answers(padded(65_536).as_bytes()), format!("{status}\n"));
         let said = answers(padded(70_000).as_bytes());
         assert_eq!(said, "{\"error\":\"a request is a line of at most 65536 bytes\"}\n");
+    }
+
+    #[test]
+    fn who_takes_nothing_for_long_is_dropped() {
+        let (mut here, there) = UnixStream::pair().expect("two ends");
+        here.write_all(b"{\"command\":\"status\"}\n").expect("it asks");
+        // More than a socket's buffer takes.
+        talk(there, Duration::from_millis(10), &|_| Answer::Line("x".repeat(16 << 20).into()));
+        let mut said = String::new();
+        here.read_to_string(&mut said).expect("it ends");
+        assert!((1..16 << 20).contains(&said.len()), "{} bytes", said.len());
     }
 }

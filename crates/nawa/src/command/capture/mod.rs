@@ -19,9 +19,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::file::File;
 use crate::config::value;
-use crate::control::Request;
 use crate::control::capture::{Line, Wanted};
 use crate::control::client::Daemon;
+use crate::control::{Request, STALLED};
 use crate::failure::Failure;
 
 /// The longest line that a daemon writes: a packet of 64 KiB, in base64 and with its comment.
@@ -222,7 +222,7 @@ fn write(
             return Ok(End::Gone(format!("the daemon ({who}) writes no lines")));
         }
         match stream.read(&mut buffer) {
-            Ok(0) => return Ok(End::Gone(format!("the daemon ({who}) went away"))),
+            Ok(0) => return Ok(End::Gone(why_it_ends(who))),
             Ok(length) => come.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 file.flush()?;
@@ -232,6 +232,17 @@ fn write(
         }
     }
     Ok(End::Told)
+}
+
+/// Why the daemon writes no more, though it says nothing.
+fn why_it_ends(who: &str) -> String {
+    match Daemon::find() {
+        Ok(Some(daemon)) if daemon.who() == who => {
+            let minutes = STALLED.as_secs() / 60;
+            format!("the daemon ({who}) waits no longer, for nothing was taken from it for {minutes} minutes")
+        }
+        _ => format!("the daemon ({who}) went away"),
+    }
 }
 
 #[cfg(test)]
