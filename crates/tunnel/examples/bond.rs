@@ -2,11 +2,13 @@
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME,…] [cc=cubic|cubic-fq|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
 //! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [v6=no|yes] [links="20@15±3 1% q50, 5@40 b0.25"]
-//! [flows=1] [against=0] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in any order,
+//! [flows=1] [against=0] [beside=0] [shared=no|yes] [busy=RUNS..STANDS] [fetch=KB..MS] [way=up|down] [singles=only|none]
+//! [probes=none] [show=MS]`, in any order,
 //! written as for `nawa lab run`; a NAME may be a part of a case's, links are written as [`link::notation::links`] reads them,
 //! `against` flows come from the other end at the same time, `beside` flows of CUBIC use the first link without the tunnel,
-//! `shared=yes` has all paths on it, `probes=none` leaves out the ping and the call, which take a thin link's rate and are not on
-//! the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and ms.
+//! `shared=yes` has all paths on it, `busy=10..5` has the tunnel's ends run for 10 ms and stand still for 5 by turns (means),
+//! `fetch=500..2000` adds how long 500 kB take that are fetched each 2000 ms, `probes=none` leaves out the ping and the call, which
+//! take a thin link's rate and are not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and ms.
 //! `/kernel` is the best single link over what Linux 6.18 got
 //! on it in one run of 12 s; it is for one flow of 12 s only.
 //!
@@ -32,11 +34,13 @@ use std::time::Duration;
 
 use link::notation::Ways;
 
+use bond::fetches::{Fetch, over_bond, over_single};
 use bond::{Case, Load, Outcome, cases, demo, given, quantile, random, rough, run_bond, run_single, thin};
 use tcp_sim::CongestionControl;
 
 struct Arguments {
     cases: Vec<Case>,
+    fetch: Option<Fetch>,
     load: Load,
     seeds: u64,
     singles: bool,
@@ -127,6 +131,12 @@ fn line(case: &Case, arguments: &Arguments) -> String {
             line += &format!(" beside {} alone {} |", figure(of(&|run| run.beside)), figure(alone));
         }
     }
+    if let Some(fetch) = arguments.fetch {
+        let of = |times: &dyn Fn(&Load) -> Vec<f64>| median(loads.iter().flat_map(times).collect());
+        let alone = links.iter().map(|link| of(&|load| over_single(link, load, fetch)));
+        let alone = alone.map(|ms| format!("{ms:.0}")).collect::<Vec<_>>().join(" ");
+        line += &format!(" fetch {:.0} each single {alone} |", of(&|load| over_bond(case, load, fetch)));
+    }
     let links = if case.kernel.is_none() { case.describe() } else { String::new() };
     line + " " + &links
 }
@@ -156,13 +166,17 @@ const GENERATORS: [(&str, Generator); 4] =
 
 fn parse() -> Result<Arguments, String> {
     let mut arguments =
-        Arguments { cases: cases(), load: Load::default(), seeds: 1, singles: true, bond: true };
+        Arguments { cases: cases(), fetch: None, load: Load::default(), seeds: 1, singles: true, bond: true };
     // It is for the cases that there are when all is read.
     let mut v6 = None;
     for argument in std::env::args().skip(1) {
         let (key, value) = argument.split_once('=').ok_or_else(|| format!("{argument}: write key=value"))?;
         let wrong = || format!("{value:?} is no value of {key}");
         let read = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+        let pair = || {
+            let (from, to) = value.split_once("..").ok_or_else(wrong)?;
+            Ok::<_, String>((read(from)?, read(to)?))
+        };
         let (number, load) = (|| read(value), &mut arguments.load);
         match (key, value) {
             ("case", names) => {
@@ -184,11 +198,20 @@ fn parse() -> Result<Arguments, String> {
             ("probes", _) => load.probes = value != "none",
             ("singles", _) => (arguments.singles, arguments.bond) = (value != "none", value != "only"),
             ("v6", _) => v6 = Some(value == "yes"),
+            ("busy", _) => {
+                let (runs, stands) = pair()?;
+                load.busy = Some([runs, stands].map(Duration::from_millis));
+            }
+            ("fetch", _) => {
+                let (kilobytes, ms) = pair()?;
+                let every = Duration::from_millis(ms.max(1));
+                arguments.fetch = Some(Fetch { bytes: 1000 * kilobytes, every });
+            }
             _ => {
                 let found = GENERATORS.iter().find(|(name, _)| *name == key);
                 let (_, generator) = found.ok_or_else(|| format!("there is no {key}"))?;
-                let (from, to) = value.split_once("..").ok_or_else(wrong)?;
-                arguments.cases = (read(from)?..read(to)?).map(generator).collect();
+                let (from, to) = pair()?;
+                arguments.cases = (from..to).map(generator).collect();
             }
         }
     }

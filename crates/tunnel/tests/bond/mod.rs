@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each user uses a part of this")]
 
+pub mod fetches;
 pub mod network;
 
 use std::fmt::Debug;
@@ -20,7 +21,7 @@ use tcp_sim::{Call, Config, CongestionControl, Connection, Hosts, LinkPair, Netw
 use tunnel::Scheduler;
 
 use self::network::{Marked, outsider};
-use crate::sim::{Net, Options, inner};
+use crate::sim::{Busy, Net, Options, inner};
 
 /// Of an IPv4 and a UDP header: links count IP packets here, as the emulator does whose figures these are compared with.
 const AROUND: usize = 28;
@@ -299,6 +300,8 @@ pub struct Load {
     pub seed: u64,
     /// All paths go over the first link.
     pub shared: bool,
+    /// The tunnel's ends run for so long and stand still for so long by turns, in the mean.
+    pub busy: Option<[Duration; 2]>,
     /// A ping from either end beside the flows, and before them, and a call.
     pub probes: bool,
     /// The first flow's sender is printed each so often.
@@ -314,6 +317,7 @@ impl Default for Load {
             against: 0,
             beside: 0,
             shared: false,
+            busy: None,
             time,
             from: 0,
             seed: 1,
@@ -361,6 +365,11 @@ pub fn run_single((there, back): &Ways, load: &Load) -> Outcome {
 
 /// Flows through the tunnel over all links.
 pub fn run_bond(case: &Case, load: &Load) -> Outcome {
+    run_net(&mut tunnel(case, load), load)
+}
+
+/// A tunnel over all links that has come up, on hosts that are as busy as a load says.
+fn tunnel(case: &Case, load: &Load) -> Net {
     let mut case = case.clone();
     if load.shared {
         let first = case.links[0].clone();
@@ -368,7 +377,8 @@ pub fn run_bond(case: &Case, load: &Load) -> Outcome {
     }
     let mut net = net(&case, load.seed);
     net.shared = load.shared;
-    run_net(&mut net, load)
+    net.busy = load.busy.map(|means| [0, 1].map(|end| Busy::new(2 * load.seed + end, means)));
+    net
 }
 
 /// Flows through a tunnel that has come up.

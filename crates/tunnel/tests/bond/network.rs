@@ -20,10 +20,10 @@ impl Network for Net {
         self.now
     }
 
-    fn send(&mut self, end: usize, mut packet: Vec<u8>) {
+    fn send(&mut self, end: usize, packet: Vec<u8>) {
         match Ip::parse(&packet) {
             Ok(ip) if ip.source() == outsider(end) => self.send_beside(end, 0, packet),
-            _ => self.ends[end].handle_inner(self.clock(end), &mut packet),
+            _ => self.give(end, None, packet),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Each test file uses a part of this.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+mod busy;
 mod clock;
 
 use std::cell::RefCell;
@@ -11,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use busy::Busy;
 pub use clock::Clock;
 use link::{Bitrate, Capacity, Link, LinkConfig, Queue};
 use rand_chacha::ChaCha20Rng;
@@ -41,6 +43,8 @@ pub struct Net {
     pub now: Duration,
     /// What the ends' clocks make of it.
     pub clocks: [Clock; 2],
+    /// Whether they share their processors with others.
+    pub busy: Option<[Busy; 2]>,
     pub ends: [Endpoint; 2],
     pub wires: Vec<Wire>,
     /// Inner packets that came out at each end.
@@ -205,6 +209,7 @@ impl Net {
         let mut net = Net {
             now: Duration::from_secs(1),
             clocks: Default::default(),
+            busy: None,
             ends: [end(0), end(1)],
             wires: links.into_iter().enumerate().map(wire).collect(),
             received: [Vec::new(), Vec::new()],
@@ -340,6 +345,13 @@ impl Net {
 
     /// Lets `end` do and send what it has to.
     pub fn turn(&mut self, end: usize) {
+        let now = self.now;
+        self.busy.as_mut().into_iter().for_each(|busy| busy[end].pass_to(now));
+        if self.still_until(end).is_some() {
+            return;
+        }
+        let waiting = self.busy.as_mut().map(|busy| busy[end].take());
+        waiting.into_iter().flatten().for_each(|(wire, bytes)| self.hand(end, wire, bytes));
         let now = self.clock(end);
         if !self.idle_workers {
             self.ends[end].work(now);
@@ -410,8 +422,11 @@ impl Net {
 
     /// When something happens next.
     pub fn next(&self) -> Duration {
-        let timer = |end: usize| Some(self.clocks[end].when(self.ends[end].poll_timeout(self.clock(end))?));
-        let timers = (0..2).filter_map(timer);
+        let timers = [0, 1].map(|end| {
+            let due = || self.ends[end].poll_timeout(self.clock(end)).map(|due| self.clocks[end].when(due));
+            self.still_until(end).or_else(due)
+        });
+        let timers = timers.into_iter().flatten();
         let wires = self.wires.iter();
         let links = wires.flat_map(|w| [&w.there, &w.back].into_iter().chain(w.ahead.iter().flatten()));
         let links = links.filter_map(Link::poll_timeout);
@@ -436,16 +451,35 @@ impl Net {
         first.or_else(|| link.poll(now)).map(|(_, frame)| frame)
     }
 
-    fn deliver_frame(&mut self, wire: usize, end: usize, mut frame: Vec<u8>) {
-        if frame[0] == IPV4 {
-            return self.beside[end].push(frame);
+    /// Until when `end` stands still, if it does.
+    fn still_until(&self, end: usize) -> Option<Duration> {
+        self.busy.as_ref()?[end].still_until(self.now)
+    }
+
+    fn deliver_frame(&mut self, wire: usize, end: usize, frame: Vec<u8>) {
+        match frame[0] {
+            IPV4 => self.beside[end].push(frame),
+            _ => self.give(end, Some(wire), frame),
         }
+    }
+
+    /// A frame comes to `end` over a wire, or an inner packet of its host: at once, or when it runs again.
+    pub fn give(&mut self, end: usize, wire: Option<usize>, bytes: Vec<u8>) {
+        let still = self.still_until(end).is_some();
+        match self.busy.as_mut().filter(|_| still) {
+            Some(busy) => busy[end].keep(wire, bytes),
+            None => self.hand(end, wire, bytes),
+        }
+    }
+
+    fn hand(&mut self, end: usize, wire: Option<usize>, mut frame: Vec<u8>) {
+        let now = self.clock(end);
+        let Some(wire) = wire else { return self.ends[end].handle_inner(now, &mut frame) };
         // A link may have damaged it.
         let wire = if self.shared { usize::from(frame[2]) } else { wire };
         let (remote, local) =
             if end == 0 { (self.server, self.local(wire)) } else { (self.seen_at[wire], self.server) };
         let arrival = Arrival { remote, local: at(local), tos: frame[1] };
-        let now = self.clock(end);
         self.ends[end].handle_datagram(now, &arrival, &mut frame[self.around..]);
     }
 }
