@@ -291,3 +291,13 @@ fn paths_over_the_same_link_do_not_compete() {
         assert!(mean < most_ms, "{texts:?}: pings of {pings:.0?} ms");
     }
 }
+
+/// The pacer is owed what the host was late.
+#[test]
+fn a_host_that_stands_still_half_of_the_time_fills_its_links() {
+    let case = given("50@5, 10@5").expect("links");
+    let load = Load { probes: false, ..Load::default() };
+    let busy = Some([Duration::from_millis(3); 2]);
+    let goodputs = each(&[load, Load { busy, ..load }], |load| run_bond(&case, load).goodput);
+    assert!(goodputs[1] >= 0.9 * goodputs[0], "{goodputs:.1?} Mbit/s");
+}

@@ -136,6 +136,8 @@ pub struct Rate {
     /// The place in [`CYCLE`], since when, and the rate then.
     cycle: (usize, Duration, f64),
     next_send: Duration,
+    /// The pacer alone held back what waited when this was asked last: what goes later than it says is late because this host is.
+    held: bool,
     /// The share of packets lost, and of those that were sent at less than the path's rate.
     loss: Share,
     own_loss: Share,
@@ -292,8 +294,10 @@ impl Rate {
             // Nothing of this end's queues on the path, so the least delay needs no probe.
             self.min_rtt = self.min_rtt.map(|(min, _)| (min, now));
         }
-        let cost = Duration::from_secs_f64(bytes as f64 / self.pacing());
-        self.next_send = self.next_send.max(now.saturating_sub(self.credit())) + cost;
+        if !self.held {
+            self.next_send = self.next_send.max(now.saturating_sub(self.credit()));
+        }
+        self.next_send += Duration::from_secs_f64(bytes as f64 / self.pacing());
         self.round.packet = self.round.packet.max(if is_data { bytes } else { 0 });
         let few = in_flight_before < 2 * PACKET as usize;
         Snapshot {
@@ -310,6 +314,12 @@ impl Rate {
     /// Nothing was waiting to be sent though the path had room: what is in flight now shows less than the path carries.
     pub fn handle_app_limited(&mut self, in_flight: usize) {
         self.app_limited_until = self.delivered + in_flight as u64 + 1;
+        self.held = false;
+    }
+
+    /// The path has no room; `held`: for what waits, by the pacer alone. So a host that runs late sends at the path's rate all the same.
+    pub fn handle_full(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// What became of a packet that was sent with this snapshot.

@@ -58,7 +58,7 @@ impl Peer {
             || self.poll_report(now, train)
             || self.poll_data(now, train)
             || self.poll_repeated(now, train)
-            || self.note_app_limited(now)
+            || self.note_turn_end(now)
     }
 
     fn poll_handshake(&mut self, now: Duration, train: &mut Train) -> bool {
@@ -523,11 +523,16 @@ impl Peer {
         }
     }
 
-    /// Nothing more is sent now though paths have room: what is in flight on them shows less than they carry.
-    fn note_app_limited(&mut self, now: Duration) -> bool {
-        for path in self.paths.iter_mut().filter(|p| has_room(self.scheduler, p, now, false)) {
+    /// Nothing more is sent now: what is in flight on paths that have room shows less than they carry.
+    fn note_turn_end(&mut self, now: Duration) -> bool {
+        let waits = self.is_waiting();
+        for path in &mut self.paths {
+            let [room, window] = [false, true].map(|in_burst| has_room(self.scheduler, path, now, in_burst));
             let in_flight = path.sent.in_flight();
-            path.sent.rate.handle_app_limited(in_flight);
+            match room {
+                true => path.sent.rate.handle_app_limited(in_flight),
+                false => path.sent.rate.handle_full(waits && window),
+            }
         }
         false
     }
