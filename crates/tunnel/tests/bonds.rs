@@ -7,6 +7,7 @@ mod sim;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bond::fetches::{Fetch, over_bond, over_single};
 use bond::{Case, Load, cases, demo, given, quantile, random, rough, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
@@ -300,4 +301,19 @@ fn a_host_that_stands_still_half_of_the_time_fills_its_links() {
     let busy = Some([Duration::from_millis(3); 2]);
     let goodputs = each(&[load, Load { busy, ..load }], |load| run_bond(&case, load).goodput);
     assert!(goodputs[1] >= 0.9 * goodputs[0], "{goodputs:.1?} Mbit/s");
+}
+
+/// What the first fetch has lost says nothing of a path that is idle for seconds after it.
+#[test]
+fn what_is_fetched_again_and_again_comes_as_soon_as_over_the_best_link() {
+    let fetch = Fetch { bytes: 2_000_000, every: Duration::from_secs(4) };
+    let load = Load { time: Duration::from_secs(20), ..Load::default() };
+    let cases = ["50@20 q100, 20@30 q100", "30@15 q60, 30@40 q60"];
+    let ratios = each(&cases, |text| {
+        let case = given(text).expect("links");
+        let median = |times: Vec<f64>| quantile(&times, 0.5);
+        let alone = case.links.iter().map(|link| median(over_single(link, &load, fetch)));
+        median(over_bond(&case, &load, fetch)) / alone.fold(f64::INFINITY, f64::min)
+    });
+    assert!(ratios.iter().all(|ratio| *ratio < 1.4), "{ratios:.2?} of the time that the best link takes");
 }

@@ -527,8 +527,9 @@ impl Rate {
         let round = self.round;
         let queued = self.probe_rtt_until.is_none() && self.is_queued(&round);
         let lossy = self.trust() <= 0.0;
-        // A want of data shows less than the path carries, unless it does not carry even that.
-        if let Some(began) = round.arrival.filter(|_| lossy || !round.app_limited) {
+        // A want of data shows less than the path carries, unless it does not carry even that. A round of markers says nothing.
+        let says = !round.app_limited || (lossy && round.lost > 0);
+        if let Some(began) = round.arrival.filter(|_| says) {
             let took = self.delivered_arrival.wrapping_sub(began);
             self.mean.add(self.delivered - round.end, took, round.acked);
         }
@@ -544,8 +545,10 @@ impl Rate {
         let is_own = delays.is_some_and(|(before, delay)| longer(delay, before) > self.jitter())
             || f64::from(round.lost) > EXCESS_LOSS * f64::from(round.lost + round.acked);
         self.last_round = round;
-        let memory = if queued { 1 } else { ROUNDS };
-        self.max.forget(self.round.number, memory);
+        // What is not asked for does not age what is known.
+        if queued || !round.app_limited {
+            self.max.forget(self.round.number, if queued { 1 } else { ROUNDS });
+        }
         if self.probe_rtt_until.is_none() {
             self.queued_rounds = if queued { self.queued_rounds + 1 } else { 0 };
         }
