@@ -33,7 +33,7 @@ const STARTUP_WINDOW: f64 = 2.0;
 const CYCLE: [f64; 4] = [1.25, 0.9, 1.0, 1.0];
 /// In-flight limit over the bandwidth-delay product after start-up.
 const WINDOW: f64 = 1.1;
-/// A probe that found so much more goes on.
+/// A probe that found so much more is followed by another.
 const GREW: f64 = 1.05;
 /// Rounds over which the greatest delivery rate counts.
 const ROUNDS: u64 = 10;
@@ -133,7 +133,7 @@ pub struct Rate {
     /// How long the newest packet that was reported waited on the path, beyond jitter.
     queue: Duration,
     full: (f64, u8),
-    /// The place in [`CYCLE`], since when, and the rate then.
+    /// The place in [`CYCLE`], since when, and the rate before the probe.
     cycle: (usize, Duration, f64),
     next_send: Duration,
     /// The pacer alone held back what waited when this was asked last: what goes later than it says is late because this host is.
@@ -577,9 +577,13 @@ impl Rate {
         let (at, since, before) = self.cycle;
         let rtt = self.min_rtt().unwrap_or_default().max(SLACK);
         if self.was_full && now >= since + rtt {
-            // A probe goes on for as long as the path takes more: a link that recovers is followed at once.
-            let more = CYCLE[at] > 1.0 && rate > GREW * before;
-            self.cycle = (if more { at } else { (at + 1) % CYCLE.len() }, now, rate);
+            // What a probe finds is reported while the next round drains. While it finds more, another follows: a link that recovers is
+            // followed at once.
+            let more = at == 1 && rate > GREW * before;
+            self.cycle = match at {
+                0 => (1, now, before),
+                _ => (if more { 0 } else { (at + 1) % CYCLE.len() }, now, rate),
+            };
         }
     }
 
