@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::config::mode_name;
 use crate::event::Event;
-use crate::restarts::{Strand, Unable};
-use crate::strands::kept::{Ended, Kept};
+use crate::restarts::Strand;
+use crate::strands::kept::{Ended, Kept, Unable};
 
 /// The copies that a file asks for.
 pub type Copies = Kept<Config, Running>;

@@ -5,8 +5,8 @@ use std::sync::mpsc::Sender;
 use coding::daemon::{self, Running, Settings, Watch};
 
 use crate::event::Event;
-use crate::restarts::{Strand, Unable};
-use crate::strands::kept::{Ended, Kept};
+use crate::restarts::Strand;
+use crate::strands::kept::{Ended, Kept, Unable};
 
 /// A node for each `[[coding]]`. Dropping it stops them.
 #[derive(Default)]

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Base, Flight};
 use crate::event::Event;
-use crate::restarts::{Strand, Unable};
-use crate::strands::kept::{Ended, Kept};
+use crate::restarts::Strand;
+use crate::strands::kept::{Ended, Kept, Unable};
 
 impl From<Base> for kernel::Base {
     fn from(base: Base) -> Self {

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::epoch::Epochs;
 use crate::event::Event;
-use crate::restarts::{Strand, Unable};
-use crate::strands::kept::{Ended, Kept};
+use crate::restarts::Strand;
+use crate::strands::kept::{Ended, Kept, Unable};
 
 /// A node for each `[[flood]]`. Dropping it stops them.
 pub struct Floods {

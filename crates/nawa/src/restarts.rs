@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-
-use crate::event::Event;
 
 /// The first wait; it doubles each time, up to the longest.
 const FIRST: Duration = Duration::from_secs(1);
@@ -43,15 +40,6 @@ impl fmt::Display for Strand {
             Strand::Coding(interface) => write!(f, "coding on {interface}"),
         }
     }
-}
-
-/// What becomes of one that cannot start, or change.
-#[derive(Clone, Copy, Debug)]
-pub enum Unable<'a> {
-    /// All that is asked for is refused with it.
-    Refuses,
-    /// It ran, or waited, before something else was refused: [`Event::Failed`] is sent as if it had ended.
-    Waits(&'a Sender<Event>),
 }
 
 /// Strands that failed of late.

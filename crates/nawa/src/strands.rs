@@ -26,8 +26,8 @@ use crate::control::capture;
 use crate::event::Event;
 use crate::flight::{self, Provided};
 use crate::flood::Floods;
-use crate::restarts::{Restarts, Strand, Unable};
-use kept::{Ended, Kept};
+use crate::restarts::{Restarts, Strand};
+use kept::{Ended, Kept, Unable};
 
 /// All that runs. Dropping it stops all, and waits until what they made is gone.
 pub struct Strands {

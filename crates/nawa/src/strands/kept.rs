@@ -4,10 +4,19 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use crate::event::Event;
-use crate::restarts::{Strand, Unable};
+use crate::restarts::Strand;
 
 /// Is called with the reason by a strand that ends by itself.
 pub type Ended = Box<dyn FnOnce(String) + Send>;
+
+/// What becomes of one that cannot start, or change.
+#[derive(Clone, Copy, Debug)]
+pub enum Unable<'a> {
+    /// All that is asked for is refused with it.
+    Refuses,
+    /// It ran, or waited, before something else was refused: [`Event::Failed`] is sent as if it had ended.
+    Waits(&'a Sender<Event>),
+}
 
 /// Dropping it stops what runs.
 pub struct Kept<W, R> {
