@@ -3,14 +3,13 @@
 //! `cargo run --release -p tunnel --example bond -- [case=NAME,…] [cc=cubic|cubic-fq|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
 //! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [v6=no|yes] [links="20@15±3 1% q50, 5@40 b0.25"]
 //! [flows=1] [against=0] [beside=0] [shared=no|yes] [busy=RUNS..STANDS] [fetch=KB..MS] [way=up|down] [singles=only|none]
-//! [probes=none] [show=MS]`, in any order,
-//! written as for `nawa lab run`; a NAME may be a part of a case's, links are written as [`link::notation::links`] reads them,
-//! `against` flows come from the other end at the same time, `beside` flows of CUBIC use the first link without the tunnel,
-//! `shared=yes` has all paths on it, `busy=10..5` has the tunnel's ends run for 10 ms and stand still for 5 by turns (means),
-//! `fetch=500..2000` adds how long 500 kB take that are fetched each 2000 ms, `probes=none` leaves out the ping and the call, which
-//! take a thin link's rate and are not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and ms.
-//! `/kernel` is the best single link over what Linux 6.18 got
-//! on it in one run of 12 s; it is for one flow of 12 s only.
+//! [probes=none] [show=MS]`, in any order, written as for `nawa lab run`; a NAME may be a part of a case's, links are written as
+//! [`link::notation::links`] reads them, `against` flows come from the other end at the same time, `beside` flows of CUBIC use the
+//! first link without the tunnel, `shared=yes` has all paths on it, `busy=10..5` has the tunnel's ends run for 10 ms and stand still
+//! for 5 by turns (means), `fetch=500..2000` adds how long 500 kB take that are fetched each 2000 ms, `probes=none` leaves out the
+//! ping and the call, which take a thin link's rate and are not on the single links, and `show` prints the first flow's sender each
+//! so many ms. Figures are medians of the seeds, Mbit/s and ms. `/kernel` is the best single link over what Linux 6.18 got on it in
+//! one run of 12 s; it is for one flow of 12 s only.
 //!
 //! So near it comes (medians of 15 seeds): within 6 % in 19 of 23 cases with CUBIC and 20 with BBR. The others:
 //!

@@ -12,10 +12,10 @@ use crate::strands::remove_left;
 /// A process that was killed is gone after that.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// Stops the daemon and returns when it is gone; without one, clears away what one that was killed has left. What it made belongs to its process (the interface, with addresses
-/// and routes, XDP programs and the control socket), so a crash leaves nothing that would have to be removed here, but for
-/// the rules of a default route and its reverse-path filter, the nftables of a flood in mode `kernel`, the namespace's default congestion control, and the filters of
-/// bicast and coding on kernels before 6.6.
+/// Stops the daemon and returns when it is gone; without one, clears away what one that was killed has left. What a daemon makes
+/// belongs to its process (the interface, with addresses and routes, XDP programs and the control socket), so a crash leaves nothing
+/// but the rules of a default route and its reverse-path filter, the nftables of a flood in mode `kernel`, the namespace's default
+/// congestion control, and the filters of bicast and coding on kernels before 6.6.
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
         let mut before = left();
