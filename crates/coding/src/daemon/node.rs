@@ -336,8 +336,15 @@ impl Node {
 
     fn adopt(&mut self, facts: Facts) -> io::Result<()> {
         self.slave = None;
-        let slave = Slave::open(facts, &self.monitor_name(), self.settings.monitor.is_some())?;
-        self.monitor = self.look_for_monitor();
+        let given = self.settings.monitor.is_some();
+        let slave = Slave::open(facts, &self.monitor_name(), given)?;
+        // A given one may have come or gone since it was opened: what it was then counts, so that the next look finds it changed.
+        let was_up = |up| match slave.air.as_ref().filter(|_| given).map(|air| &air.monitor) {
+            Some(Ok(_)) => true,
+            Some(Err(Deaf::Down(_))) => false,
+            _ => up,
+        };
+        self.monitor = self.look_for_monitor().map(|(index, up)| (index, was_up(up)));
         self.master.join(&facts)?;
         self.poller.add(&slave.socket, SLAVE, Interest::Read)?;
         if let Some(Ok((monitor, _))) = slave.air.as_ref().map(|air| &air.monitor) {
