@@ -580,10 +580,8 @@ impl Rate {
             // What a probe finds is reported while the next round drains. While it finds more, another follows: a link that recovers is
             // followed at once.
             let more = at == 1 && rate > GREW * before;
-            self.cycle = match at {
-                0 => (1, now, before),
-                _ => (if more { 0 } else { (at + 1) % CYCLE.len() }, now, rate),
-            };
+            let next = if more { 0 } else { (at + 1) % CYCLE.len() };
+            self.cycle = (next, now, if at == 0 { before } else { rate });
         }
     }
 

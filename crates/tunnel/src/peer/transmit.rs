@@ -523,15 +523,17 @@ impl Peer {
         }
     }
 
-    /// Nothing more is sent now: what is in flight on paths that have room shows less than they carry.
+    /// Nothing more is sent now: what is in flight on paths that have room shows less than they carry, and of others it is known
+    /// whether the pacer alone holds back what waits.
     fn note_turn_end(&mut self, now: Duration) -> bool {
         let waits = self.is_waiting();
         for path in &mut self.paths {
             let [room, window] = [false, true].map(|in_burst| has_room(self.scheduler, path, now, in_burst));
             let in_flight = path.sent.in_flight();
-            match room {
-                true => path.sent.rate.handle_app_limited(in_flight),
-                false => path.sent.rate.handle_full(waits && window),
+            if room {
+                path.sent.rate.handle_app_limited(in_flight);
+            } else {
+                path.sent.rate.handle_full(waits && window);
             }
         }
         false
