@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::config::{Capacity, Jitter, LinkConfig, PolicerConfig, Queue};
 use crate::loss::Loss;
-use crate::trace::{CellularConfig, Trace};
+use crate::trace::{CellularConfig, Outages, Trace};
 use crate::units::{Bitrate, ByteCount, Probability};
 
 /// A link's ways there and back.
@@ -48,7 +48,7 @@ const MOST: f64 = 10_000.0;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is no link: write MBPS@MS, or MBPS@MS±JITTER, and behind it what it has of LOSS%, qPACKETS or qMSms, bMBPS (the way back), \
-     pMBPS/KB (a policer), sMS/S (steps of delay) and cellSEED, with numbers up to {MOST}"
+     pMBPS/KB (a policer), sMS/S (steps of delay), oMS/S (it stops now and then) and cellSEED, with numbers up to {MOST}"
 )]
 pub struct NotationError(String);
 
@@ -63,26 +63,32 @@ pub struct NotationError(String);
 /// | `b0.25` | Mbit/s of the way back, which otherwise is as the way there |
 /// | `p4/30` | a policer: Mbit/s, and its burst in kB |
 /// | `s90/2` | the delay in ms of every second stretch of so many seconds |
+/// | `o100/0.7` | it stops for 100 ms after each .7 s, both in the mean, as Wi-Fi does that others use; MBPS is the mean over all |
 /// | `cell1` | a rate that swings around the one given as LTE's does, drawn from this seed |
 ///
 /// Numbers are 0 to 10,000.
 pub fn links(text: &str) -> Result<Vec<Ways>, NotationError> {
-    text.split(',').map(|link| one(link).ok_or_else(|| NotationError(link.trim().into()))).collect()
+    let link = |(place, text): (u64, &str)| one(text, place).ok_or_else(|| NotationError(text.trim().into()));
+    (1..).zip(text.split(',')).map(link).collect()
 }
 
-fn one(text: &str) -> Option<Ways> {
+/// `place`: the link's place among the others, which draws its stops unless it has a seed.
+fn one(text: &str, place: u64) -> Option<Ways> {
     let mut words = text.split_whitespace();
     let (mbps, delay) = words.next()?.split_once('@')?;
     let (delay, jitter) = delay.split_once('±').unwrap_or((delay, "0"));
     let (there, delay, jitter) = (number(mbps)?, ms(delay)?, ms(jitter)?);
     let jitter = if jitter.is_zero() { Jitter::None } else { Jitter::HalfNormal(jitter) };
     let mut link = LinkConfig { delay, jitter, ..LinkConfig::default() };
-    let (mut back, mut room, mut cell) = (there, "100", None);
+    let (mut back, mut room, mut cell, mut stops) = (there, "100", None, None);
     for word in words {
         if let Some(percent) = word.strip_suffix('%') {
             link.loss = Loss::Bernoulli(Probability::new(number(percent)? / 100.0).ok()?);
         } else if let Some(seed) = word.strip_prefix("cell") {
             cell = Some(seed.parse().ok()?);
+        } else if let Some(outages) = word.strip_prefix('o') {
+            let (length, every) = outages.split_once('/')?;
+            stops = Some(Outages { length: ms(length)?, every: seconds(every)? });
         } else if let Some(queue) = word.strip_prefix('q') {
             room = queue;
         } else if let Some(mbps) = word.strip_prefix('b') {
@@ -92,15 +98,25 @@ fn one(text: &str) -> Option<Ways> {
             let burst = ByteCount((number(kilobytes)? * 1e3) as u64);
             link.policer = Some(PolicerConfig { rate: Bitrate::from_mbps(number(mbps)?), burst });
         } else {
-            let (other, seconds) = word.strip_prefix('s')?.split_once('/')?;
-            let every = Duration::from_secs_f64(number(seconds).filter(|seconds| *seconds >= 1e-3)?);
+            let (other, every) = word.strip_prefix('s')?.split_once('/')?;
+            let every = seconds(every)?;
             link.delay_steps = vec![(every, delay), (every, ms(other)?)];
         }
     }
     let way = |mbps: f64| {
         let mean = Bitrate::from_mbps(mbps);
-        let swings = |seed| Trace::cellular(seed, &CellularConfig { mean, ..CellularConfig::default() });
-        let capacity = cell.map_or(Capacity::Fixed(mean), |seed| Capacity::Trace(Arc::new(swings(seed))));
+        let cellular = CellularConfig::default();
+        let config = CellularConfig {
+            mean,
+            variation: if cell.is_some() { cellular.variation } else { 0.0 },
+            outages: stops.or(cellular.outages),
+            ..cellular
+        };
+        let capacity = if cell.is_some() || stops.is_some() {
+            Capacity::Trace(Arc::new(Trace::cellular(cell.unwrap_or(place), &config)))
+        } else {
+            Capacity::Fixed(mean)
+        };
         let queue = match room.strip_suffix("ms") {
             Some(ms) => Queue::Bytes((mbps * 1e3 / 8.0 * number(ms)?) as usize),
             None => Queue::Packets(room.parse().ok().filter(|packets| *packets <= MOST as usize)?),
@@ -108,6 +124,10 @@ fn one(text: &str) -> Option<Ways> {
         Some(LinkConfig { capacity, queue, ..link.clone() })
     };
     Some((way(there)?, way(back)?))
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    number(text).filter(|seconds| *seconds >= 1e-3).map(Duration::from_secs_f64)
 }
 
 fn ms(text: &str) -> Option<Duration> {
@@ -138,6 +158,13 @@ mod tests {
         let every = Duration::from_secs(2);
         assert_eq!(there.delay_steps, [(every, there.delay), (every, Duration::from_millis(90))]);
         assert!(matches!(links("9@50 cell1").unwrap()[0].1.capacity, Capacity::Trace(_)));
+        let stops = links("9@50 o100/0.7, 9@50 o100/0.7").unwrap();
+        let [one, other] = [0, 1].map(|at| match &stops[at].0.capacity {
+            Capacity::Trace(trace) => Arc::clone(trace),
+            _ => panic!("it does not vary"),
+        });
+        assert!((8.9..9.1).contains(&one.mean().as_mbps()), "{one:?}");
+        assert_ne!(one, other, "each stops when it likes");
     }
 
     #[test]
@@ -165,6 +192,8 @@ mod tests {
             "20@5 101%",
             "20@5 p5",
             "20@5 s5/0",
+            "20@5 o5/0",
+            "20@5 o5",
             "20@5 b",
             "20@5 cellx",
             "20@5 y",
