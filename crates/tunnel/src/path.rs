@@ -322,25 +322,36 @@ impl Path {
         [here.copied(), home, rival].into_iter().flatten()
     }
 
-    /// When a packet sent now is there unless it is lost, µs, with an offset common to all paths: as delays are reported or, if that
-    /// is later, behind what is in flight, by the path's jitter late.
+    /// When a packet sent now is there unless it is lost, µs, with an offset common to all paths: as delays are reported or, if that is
+    /// later, behind what is in flight.
     pub fn queued_arrival(&self) -> Option<i64> {
-        let queue = micros(self.sent.rate.queue_delay(self.sent.in_flight()));
-        Some(self.delay?.max(self.least_arrival(0.0)? + queue))
+        self.arrival(Duration::ZERO)
+    }
+
+    /// And by the path's jitter late.
+    pub fn late_arrival(&self) -> Option<i64> {
+        self.arrival(self.sent.rate.jitter())
+    }
+
+    fn arrival(&self, late: Duration) -> Option<i64> {
+        let queue = self.sent.rate.queue_delay(self.sent.in_flight());
+        Some(self.delay?.max(self.least_arrival(0.0)? + micros(queue + late)))
     }
 
     /// And later by what a repair takes, as likely as one is lost of what its flow sends in a round trip at `rate`, bytes per second:
-    /// all that the flow sends waits for that one. What is `copied` if this path loses hardly ever waits for a repair: of that, one
+    /// all that the flow sends waits for that one. What is `sparse` has to be there though it comes late; to a flow that sends much,
+    /// the mean matters, which is half of that. What is `copied` if this path is late or loses hardly ever waits for either: one
     /// part in [`LIKELY`] counts.
-    pub fn expected_arrival(&self, rate: f64, copied: bool) -> Option<i64> {
-        let repair = self.repair(rate);
-        Some(self.queued_arrival()? + micros(if copied { repair.div_f64(LIKELY) } else { repair }))
+    pub fn expected_arrival(&self, rate: f64, sparse: bool, copied: bool) -> Option<i64> {
+        let counts = |time: Duration| if copied { time.div_f64(LIKELY) } else { time };
+        let late = self.sent.rate.jitter() / if sparse { 1 } else { 2 };
+        Some(self.arrival(counts(late))? + micros(counts(self.repair(rate))))
     }
 
     /// When it would be there if nothing were in flight.
     pub fn least_arrival(&self, rate: f64) -> Option<i64> {
         let (least, _) = self.least_delay?;
-        Some(least + micros(self.sent.rate.jitter() + self.repair(rate)))
+        Some(least + micros(self.repair(rate)))
     }
 
     fn repair(&self, rate: f64) -> Duration {

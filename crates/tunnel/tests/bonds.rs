@@ -75,13 +75,23 @@ fn nor_over_links_with_troubles() {
     check_sets(rough, BELOW_ROUGH);
 }
 
-/// How much a flow gets of what it gets on the best link alone, and over how many sets that is less than .9.
+/// How much a flow gets of what it gets on the best link alone, and over how many sets that is less than .9. Where that is less than
+/// the least, the median of five runs counts: of two links of half a second, the start of a single run is chance.
 fn check_sets(set: fn(u64) -> Case, most_below: usize) {
     let sets: Vec<Case> = (1..=SETS).map(set).collect();
     let load = Load { probes: false, ..Load::default() };
     let mut ratios = each(&sets, |case| {
         let best = case.links.iter().map(|link| run_single(link, &load).goodput).fold(0.0, f64::max);
-        (run_bond(case, &load).goodput / best, best, case)
+        let run = |seed| run_bond(case, &Load { seed, ..load }).goodput;
+        let first = run(1);
+        let goodput = if first >= LEAST * best {
+            first
+        } else {
+            let mut runs = [first, run(2), run(3), run(4), run(5)];
+            runs.sort_by(f64::total_cmp);
+            quantile(&runs, 0.5)
+        };
+        (goodput / best, best, case)
     });
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     println!("through the tunnel over the best link alone, Mbit/s of that, and the links:");
@@ -303,17 +313,37 @@ fn a_host_that_stands_still_half_of_the_time_fills_its_links() {
     assert!(goodputs[1] >= 0.9 * goodputs[0], "{goodputs:.1?} Mbit/s");
 }
 
-/// What the first fetch has lost says nothing of a path that is idle for seconds after it.
-#[test]
-fn what_is_fetched_again_and_again_comes_as_soon_as_over_the_best_link() {
-    let fetch = Fetch { bytes: 2_000_000, every: Duration::from_secs(4) };
-    let load = Load { time: Duration::from_secs(20), ..Load::default() };
-    let cases = ["50@20 q100, 20@30 q100", "30@15 q60, 30@40 q60"];
-    let ratios = each(&cases, |text| {
+/// How long fetches take through the tunnel, of the time that they take over the best link alone, for each set of links.
+fn fetch_ratios(sets: &[&str], kilobytes: u64, every: Duration, time: Duration) -> Vec<f64> {
+    let (fetch, load) = (Fetch { bytes: kilobytes * 1000, every }, Load { time, ..Load::default() });
+    each(sets, |text| {
         let case = given(text).expect("links");
         let median = |times: Vec<f64>| quantile(&times, 0.5);
         let alone = case.links.iter().map(|link| median(over_single(link, &load, fetch)));
         median(over_bond(&case, &load, fetch)) / alone.fold(f64::INFINITY, f64::min)
-    });
+    })
+}
+
+/// What the first fetch has lost says nothing of a path that is idle for seconds after it.
+#[test]
+fn what_is_fetched_again_and_again_comes_as_soon_as_over_the_best_link() {
+    let sets = ["50@20 q100, 20@30 q100", "30@15 q60, 30@40 q60"];
+    let ratios = fetch_ratios(&sets, 2000, Duration::from_secs(4), Duration::from_secs(20));
     assert!(ratios.iter().all(|ratio| *ratio < 1.4), "{ratios:.2?} of the time that the best link takes");
+}
+
+/// Wi-Fi that others use too, beside LTE: what it holds up now and then does not make it slow.
+const WIFI_AND_LTE: [&str; 2] = ["50@5 o80/0.5 q200, 20@35±5 q200ms", "60@4 o40/0.2 q300, 30@45±10 q300ms"];
+
+#[test]
+fn a_quick_link_that_stops_now_and_then_is_used_for_what_is_fetched() {
+    let ratios = fetch_ratios(&WIFI_AND_LTE, 500, Duration::from_secs(2), Duration::from_secs(40));
+    assert!(ratios.iter().all(|ratio| *ratio < 1.25), "{ratios:.2?} of the time that the best link takes");
+}
+
+#[test]
+fn pings_go_over_a_second_link_too_where_the_quick_one_stops_now_and_then() {
+    let outcome = run_bond(&given(WIFI_AND_LTE[1]).expect("links"), &Load::default());
+    let [idle, median] = [0.95, 0.5].map(|share| quantile(&outcome.idle, share));
+    assert!(idle < 90.0 && median < 20.0, "p95 {idle:.0} ms, median {median:.0}");
 }

@@ -286,7 +286,7 @@ impl Peer {
     ) {
         let patience = self.patience();
         let Some(session) = self.sessions.current(now) else { return };
-        let path = &mut self.paths[at];
+        let path = &self.paths[at];
         let packet = &next.packet[..];
         if path.pieces(packet.len()).is_none() {
             self.counters.dropped_too_big += 1;
@@ -295,26 +295,36 @@ impl Peer {
         }
         let order = self.unconfirmed.next();
         let why = train.notes.is_some().then(|| explain(&self.paths, self.scheduler, now, at, sparse));
+        let doubtful = sparse && self.scheduler == Scheduler::Auto && self.is_doubtful(now, at, packet.len());
         let path = &mut self.paths[at];
         let free = self.scheduler == Scheduler::Auto && waits_for_nothing(packet, sparse);
         let behind = if free { 0 } else { self.queue.chain(next.flow, order) };
         let resends = self.unconfirmed.repeats();
         let tos = outer(path, self.marks, packet);
-        let doubtful = path.sent.is_late(now) || path.sent.rate.loss() > DOUBTFUL_LOSS;
         let data = Outgoing { order, behind, packet, tos, resend: false, resends, trial: false };
         let way = pack_data(path, now, session, &data, train);
         why.into_iter().for_each(|why| remark(train, || why));
         if let Some(copies) = &mut self.copies {
             copies.handle_sent(now, order, packet, way.path, patience);
         }
-        if sparse && doubtful && self.scheduler == Scheduler::Auto {
+        if doubtful {
             self.twice.push_back((order, packet.to_vec(), Second::But(way.path)));
         }
         self.twice.extend(tried.map(|path| (order, packet.to_vec(), Second::Tried(path))));
         self.unconfirmed.push(now, behind, next.packet, sparse, way);
     }
 
-    /// One more copy of what went out last: of what little went over a path that loses or may have died, over the best of the
+    /// Whether a packet of `size` bytes for the path at `at` had better go over a second one too: `at` loses or may have died, or the
+    /// packet may come so late that the copy is there before it.
+    fn is_doubtful(&self, now: Duration, at: usize, size: usize) -> bool {
+        let path = &self.paths[at];
+        let second = || self.paths[self.second_path(now, path.id, size)?].late_arrival();
+        path.sent.is_late(now)
+            || path.sent.rate.loss() > DOUBTFUL_LOSS
+            || path.late_arrival().zip(second()).is_some_and(|(first, second)| second < first)
+    }
+
+    /// One more copy of what went out last: of what little went over a path that loses, may be late or may have died, over the best of the
     /// others; or over one that is tried.
     fn poll_twice(&mut self, now: Duration, train: &mut Train) -> bool {
         while let Some((order, packet, second)) = self.twice.pop_front() {

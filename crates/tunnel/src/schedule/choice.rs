@@ -35,7 +35,7 @@ pub struct Want {
     pub rate: f64,
     /// Its flow sends little.
     pub sparse: bool,
-    /// A second path takes a copy of it if the first one loses.
+    /// A second path takes a copy of it if the first one loses, or may be late.
     pub copied: bool,
     /// The id of the path that lost it, if it is sent again: that one may be full.
     pub lost_by: Option<u16>,
@@ -111,11 +111,11 @@ fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &W
     let (room, wait) = if hurries && rate.may_hurry(now, path.sent.in_flight(), path.sent.window(now)) {
         (true, Duration::ZERO)
     } else {
-        let excess = (path.sent.in_flight() + 1500).saturating_sub(path.sent.window(now));
+        let excess = (path.sent.in_flight() + want.size).saturating_sub(path.sent.window(now));
         let wait = rate.next_send().saturating_sub(now).max(rate.transmit_time(excess));
         (has_room(scheduler, path, now, false), wait)
     };
-    let arrival = path.expected_arrival(want.rate, want.copied);
+    let arrival = path.expected_arrival(want.rate, want.sparse, want.copied);
     xmit::View {
         index,
         room,
@@ -129,10 +129,11 @@ fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &W
 
 /// Why path `at` is taken: what speaks against each of the others.
 pub fn explain(paths: &[Path], scheduler: Scheduler, now: Duration, at: usize, sparse: bool) -> String {
-    let here = paths[at].queued_arrival();
+    let arrival = |path: &Path| if sparse { path.late_arrival() } else { path.queued_arrival() };
+    let here = arrival(&paths[at]);
     let against = |path: &Path| {
         let full = !has_room(scheduler, path, now, false);
-        let later = here.zip(path.queued_arrival()).map(|(here, there)| (there - here) as f64 / 1e3);
+        let later = here.zip(arrival(path)).map(|(here, there)| (there - here) as f64 / 1e3);
         let why = match later {
             _ if !path.is_up() => "not up".to_owned(),
             _ if path.is_kept() && !paths[at].is_kept() => "backup".to_owned(),

@@ -1,8 +1,9 @@
 //! Xmit: chooses the path of the next packet.
 //!
 //! `paper`: by weight alone. `auto`: *when will it be there?* A packet's expected arrival on a path is the path's delay, what
-//! waits on it, its jitter, and its loss times what a repair takes. A slower path is used for a packet if the quicker ones, all
-//! full, have less to do than its head start: then what is left to send, the *rest*, is through sooner. So
+//! waits on it, its jitter (half of it if the flow sends much), and its loss times what a repair takes. A slower path is used for a
+//! packet if the quicker ones, all full, have less to do than its head start: then what is left to send, the *rest*, is through
+//! sooner. So
 //!
 //! ```text
 //! use path k  if  rest ≥ Σ rate_i · (arrival_k − arrival_i − wait_i + trip) · (1 + (LITTLE / share_k)²)
