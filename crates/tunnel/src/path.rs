@@ -322,20 +322,15 @@ impl Path {
         [here.copied(), home, rival].into_iter().flatten()
     }
 
-    /// When a packet sent now is there unless it is lost, µs, with an offset common to all paths: as delays are reported or, if that is
-    /// later, behind what is in flight.
+    /// When a packet sent now is there unless it is lost, µs, with an offset common to all paths: as delays are reported or, if that
+    /// is later, behind what is in flight, by the path's jitter late.
     pub fn queued_arrival(&self) -> Option<i64> {
-        self.arrival(Duration::ZERO)
-    }
-
-    /// And by the path's jitter late.
-    pub fn late_arrival(&self) -> Option<i64> {
         self.arrival(self.sent.rate.jitter())
     }
 
     fn arrival(&self, late: Duration) -> Option<i64> {
         let queue = self.sent.rate.queue_delay(self.sent.in_flight());
-        Some(self.delay?.max(self.least_arrival(0.0)? + micros(queue + late)))
+        Some(self.delay?.max(self.least_delay?.0 + micros(queue + late)))
     }
 
     /// And later by what a repair takes, as likely as one is lost of what its flow sends in a round trip at `rate`, bytes per second:
@@ -351,7 +346,7 @@ impl Path {
     /// When it would be there if nothing were in flight.
     pub fn least_arrival(&self, rate: f64) -> Option<i64> {
         let (least, _) = self.least_delay?;
-        Some(least + micros(self.repair(rate)))
+        Some(least + micros(self.sent.rate.jitter() + self.repair(rate)))
     }
 
     fn repair(&self, rate: f64) -> Duration {

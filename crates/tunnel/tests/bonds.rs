@@ -36,14 +36,16 @@ fn each<'a, T: Sync, R: Send>(items: &'a [T], one: impl Fn(&'a T) -> R + Sync) -
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+fn median(runs: impl Iterator<Item = f64>) -> f64 {
+    let mut runs: Vec<f64> = runs.collect();
+    runs.sort_by(f64::total_cmp);
+    quantile(&runs, 0.5)
+}
+
 /// Mbit/s of the best link alone: the median of three runs each.
 fn best_single(case: &Case, control: CongestionControl) -> f64 {
-    let one = |link| {
-        let run = |seed| run_single(link, &Load { control, seed, ..Load::default() }).goodput;
-        let mut runs: Vec<f64> = (1..=3).map(run).collect();
-        runs.sort_by(f64::total_cmp);
-        quantile(&runs, 0.5)
-    };
+    let run = |link, seed| run_single(link, &Load { control, seed, ..Load::default() }).goodput;
+    let one = |link| median((1..=3).map(|seed| run(link, seed)));
     case.links.iter().map(one).fold(0.0, f64::max)
 }
 
@@ -84,13 +86,7 @@ fn check_sets(set: fn(u64) -> Case, most_below: usize) {
         let best = case.links.iter().map(|link| run_single(link, &load).goodput).fold(0.0, f64::max);
         let run = |seed| run_bond(case, &Load { seed, ..load }).goodput;
         let first = run(1);
-        let goodput = if first >= LEAST * best {
-            first
-        } else {
-            let mut runs = [first, run(2), run(3), run(4), run(5)];
-            runs.sort_by(f64::total_cmp);
-            quantile(&runs, 0.5)
-        };
+        let goodput = if first < LEAST * best { median((1..=5).map(run)) } else { first };
         (goodput / best, best, case)
     });
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -318,9 +314,8 @@ fn fetch_ratios(sets: &[&str], kilobytes: u64, every: Duration, time: Duration) 
     let (fetch, load) = (Fetch { bytes: kilobytes * 1000, every }, Load { time, ..Load::default() });
     each(sets, |text| {
         let case = given(text).expect("links");
-        let median = |times: Vec<f64>| quantile(&times, 0.5);
-        let alone = case.links.iter().map(|link| median(over_single(link, &load, fetch)));
-        median(over_bond(&case, &load, fetch)) / alone.fold(f64::INFINITY, f64::min)
+        let alone = case.links.iter().map(|link| median(over_single(link, &load, fetch).into_iter()));
+        median(over_bond(&case, &load, fetch).into_iter()) / alone.fold(f64::INFINITY, f64::min)
     })
 }
 

@@ -318,10 +318,10 @@ impl Peer {
     /// packet may come so late that the copy is there before it.
     fn is_doubtful(&self, now: Duration, at: usize, size: usize) -> bool {
         let path = &self.paths[at];
-        let second = || self.paths[self.second_path(now, path.id, size)?].late_arrival();
+        let second = || self.paths[self.second_path(now, path.id, size)?].queued_arrival();
         path.sent.is_late(now)
             || path.sent.rate.loss() > DOUBTFUL_LOSS
-            || path.late_arrival().zip(second()).is_some_and(|(first, second)| second < first)
+            || path.queued_arrival().zip(second()).is_some_and(|(first, second)| second < first)
     }
 
     /// One more copy of what went out last: of what little went over a path that loses, may be late or may have died, over the best of the

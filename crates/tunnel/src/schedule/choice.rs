@@ -129,11 +129,10 @@ fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &W
 
 /// Why path `at` is taken: what speaks against each of the others.
 pub fn explain(paths: &[Path], scheduler: Scheduler, now: Duration, at: usize, sparse: bool) -> String {
-    let arrival = |path: &Path| if sparse { path.late_arrival() } else { path.queued_arrival() };
-    let here = arrival(&paths[at]);
+    let here = paths[at].queued_arrival();
     let against = |path: &Path| {
         let full = !has_room(scheduler, path, now, false);
-        let later = here.zip(arrival(path)).map(|(here, there)| (there - here) as f64 / 1e3);
+        let later = here.zip(path.queued_arrival()).map(|(here, there)| (there - here) as f64 / 1e3);
         let why = match later {
             _ if !path.is_up() => "not up".to_owned(),
             _ if path.is_kept() && !paths[at].is_kept() => "backup".to_owned(),
