@@ -48,7 +48,7 @@ const MOST: f64 = 10_000.0;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is no link: write MBPS@MS, or MBPS@MS±JITTER, and behind it what it has of LOSS%, qPACKETS or qMSms, bMBPS (the way back), \
-     pMBPS/KB (a policer), sMS/S (steps of delay), oMS/S (it stops now and then) and cellSEED, with numbers up to {MOST}"
+     pMBPS/KB (a policer), rMBPS/S and sMS/S (steps of rate and of delay), oMS/S (it stops now and then) and cellSEED, with numbers up to {MOST}"
 )]
 pub struct NotationError(String);
 
@@ -62,9 +62,10 @@ pub struct NotationError(String);
 /// | `q50`, `q100ms` | what the drop-tail queue holds: so many packets, or what the link carries in so long; 100 packets without it |
 /// | `b0.25` | Mbit/s of the way back, which otherwise is as the way there |
 /// | `p4/30` | a policer: Mbit/s, and its burst in kB |
+/// | `r1/8` | the rate, both ways, in Mbit/s of every second stretch of so many seconds |
 /// | `s90/2` | the delay in ms of every second stretch of so many seconds |
-/// | `o100/0.7` | it stops for 100 ms after each .7 s, both in the mean, as Wi-Fi does that others use; MBPS is the mean over all |
-/// | `cell1` | a rate that swings around the one given as LTE's does, drawn from this seed |
+/// | `o100/0.7` | it stops for 100 ms after each .7 s, both in the mean, as Wi-Fi does that others use; MBPS is the mean over all; not with `r` |
+/// | `cell1` | a rate that swings around the one given as LTE's does, drawn from this seed; not with `r` |
 ///
 /// Numbers are 0 to 10,000.
 pub fn links(text: &str) -> Result<Vec<Ways>, NotationError> {
@@ -80,7 +81,7 @@ fn one(text: &str, place: u64) -> Option<Ways> {
     let (there, delay, jitter) = (number(mbps)?, ms(delay)?, ms(jitter)?);
     let jitter = if jitter.is_zero() { Jitter::None } else { Jitter::HalfNormal(jitter) };
     let mut link = LinkConfig { delay, jitter, ..LinkConfig::default() };
-    let (mut back, mut room, mut cell, mut stops) = (there, "100", None, None);
+    let (mut back, mut room, mut cell, mut stops, mut falls) = (there, "100", None, None, None);
     for word in words {
         if let Some(percent) = word.strip_suffix('%') {
             link.loss = Loss::Bernoulli(Probability::new(number(percent)? / 100.0).ok()?);
@@ -89,6 +90,9 @@ fn one(text: &str, place: u64) -> Option<Ways> {
         } else if let Some(outages) = word.strip_prefix('o') {
             let (length, every) = outages.split_once('/')?;
             stops = Some(Outages { length: ms(length)?, every: seconds(every)? });
+        } else if let Some(rates) = word.strip_prefix('r') {
+            let (mbps, every) = rates.split_once('/')?;
+            falls = Some((seconds(every)?, Bitrate::from_mbps(number(mbps)?)));
         } else if let Some(queue) = word.strip_prefix('q') {
             room = queue;
         } else if let Some(mbps) = word.strip_prefix('b') {
@@ -112,11 +116,14 @@ fn one(text: &str, place: u64) -> Option<Ways> {
             outages: stops.or(cellular.outages),
             ..cellular
         };
-        let capacity = if cell.is_some() || stops.is_some() {
-            Capacity::Trace(Arc::new(Trace::cellular(cell.unwrap_or(place), &config)))
-        } else {
-            Capacity::Fixed(mean)
+        let trace = match falls {
+            Some(_) if cell.is_some() || stops.is_some() => return None,
+            Some((every, other)) => Some(Trace::steps(&[(every, mean), (every, other)]).ok()?),
+            None => {
+                (cell.is_some() || stops.is_some()).then(|| Trace::cellular(cell.unwrap_or(place), &config))
+            }
         };
+        let capacity = trace.map_or(Capacity::Fixed(mean), |trace| Capacity::Trace(Arc::new(trace)));
         let queue = match room.strip_suffix("ms") {
             Some(ms) => Queue::Bytes((mbps * 1e3 / 8.0 * number(ms)?) as usize),
             None => Queue::Packets(room.parse().ok().filter(|packets| *packets <= MOST as usize)?),
@@ -157,12 +164,15 @@ mod tests {
         assert_eq!(there.policer.unwrap().burst, ByteCount(30_000));
         let every = Duration::from_secs(2);
         assert_eq!(there.delay_steps, [(every, there.delay), (every, Duration::from_millis(90))]);
-        assert!(matches!(links("9@50 cell1").unwrap()[0].1.capacity, Capacity::Trace(_)));
-        let stops = links("9@50 o100/0.7, 9@50 o100/0.7").unwrap();
-        let [one, other] = [0, 1].map(|at| match &stops[at].0.capacity {
-            Capacity::Trace(trace) => Arc::clone(trace),
-            _ => panic!("it does not vary"),
+        let [cell, falls, one, other] = [0, 1, 2, 3].map(|at| {
+            let varying = links("9@50 cell1, 9@50 r1/4, 9@50 o100/0.7, 9@50 o100/0.7").unwrap();
+            match &varying[at].1.capacity {
+                Capacity::Trace(trace) => Arc::clone(trace),
+                _ => panic!("it does not vary"),
+            }
         });
+        assert_ne!(cell, one);
+        assert_eq!((falls.mean().as_mbps(), falls.period()), (5.0, Duration::from_secs(8)));
         assert!((8.9..9.1).contains(&one.mean().as_mbps()), "{one:?}");
         assert_ne!(one, other, "each stops when it likes");
     }
@@ -192,6 +202,10 @@ mod tests {
             "20@5 101%",
             "20@5 p5",
             "20@5 s5/0",
+            "20@5 r5/0",
+            "20@5 r5",
+            "20@5 r5/1 cell1",
+            "0@5 r0/1",
             "20@5 o5/0",
             "20@5 o5",
             "20@5 b",
