@@ -169,7 +169,7 @@ fn tell(me: &PrivateKey, name: &str, public_key: PublicKey, routes: &[IpNet]) ->
         name: name.to_owned(),
         public_key,
         routes: routes.to_vec(),
-        keepalive: Some(file::KEEPALIVE.into()),
+        keepalive: None,
         preshared_key_file: None,
     };
     daemon.ask(Request::PeerAdd(add)).map(|_| true).map_err(|failure| {

@@ -36,15 +36,9 @@ pub fn end(addresses: &[IpNet], listen: Option<u16>, endpoints: &[HostPort]) -> 
     text
 }
 
-/// Of a peer that is invited, and of its inviter.
-pub const KEEPALIVE: &str = "20s";
-
-/// A peer's section. Both ends have a keepalive, by which an idle one notices that the other is gone.
+/// A peer's section.
 pub fn peer(name: &str, key: &PublicKey, routes: &[IpNet]) -> String {
-    format!(
-        "\n[[peer]]\nname = \"{name}\"\npublic-key = \"{key}\"\nroutes = {}\nkeepalive = \"{KEEPALIVE}\"\n",
-        list(routes)
-    )
+    format!("\n[[peer]]\nname = \"{name}\"\npublic-key = \"{key}\"\nroutes = {}\n", list(routes))
 }
 
 /// A path for each uplink, or, where none is found, one that leaves as the routing table says.
