@@ -342,3 +342,15 @@ fn pings_go_over_a_second_link_too_where_the_quick_one_stops_now_and_then() {
     let [idle, median] = [0.95, 0.5].map(|share| quantile(&outcome.idle, share));
     assert!(idle < 90.0 && median < 20.0, "p95 {idle:.0} ms, median {median:.0}");
 }
+
+/// A flow goes on over the other link, and what the first still carries.
+#[test]
+fn a_link_that_comes_to_carry_a_thirtieth_holds_no_flow_for_long() {
+    for set in ["30@15 r1/10 q3000, 5@50 q200", "50@10 r1/8 q100ms, 20@20"] {
+        let load = Load { time: Duration::from_secs(32), probes: false, ..Load::default() };
+        let stalls = (1..=5).map(|seed| run_bond(&given(set).expect("links"), &Load { seed, ..load }).stall);
+        let stall = median(stalls);
+        println!("{set}: {stall:.0} ms");
+        assert!(stall < 1500.0, "`{set}`: nothing arrives for {stall:.0} ms");
+    }
+}

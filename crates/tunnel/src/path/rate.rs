@@ -37,6 +37,8 @@ const WINDOW: f64 = 1.1;
 const GREW: f64 = 1.05;
 /// Rounds over which the greatest delivery rate counts.
 const ROUNDS: u64 = 10;
+/// A round ends after so many of the path's least round trips at the latest: a queue would make it as long as itself.
+const LONGEST_ROUND: u32 = 4;
 /// How long the path's times count if no packet comes near the least delay.
 const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
 /// For so long, and a round trip, half of the window is left empty, to see the delay without a queue of this end's.
@@ -366,7 +368,9 @@ impl Rate {
         self.round.in_flight = self.round.in_flight.max(acked + in_flight);
         self.sample(largest, arrival);
         self.delivered_arrival = arrival;
-        if largest.delivered >= self.round.end {
+        let longest = LONGEST_ROUND * (self.base_rtt().unwrap_or_default() + self.slack());
+        let took = self.round.arrival.map_or(Duration::ZERO, |began| longer(arrival, began));
+        if largest.delivered >= self.round.end || took > longest {
             self.end_round(now);
         }
         self.first_sent = largest.sent;
