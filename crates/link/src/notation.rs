@@ -116,12 +116,11 @@ fn one(text: &str, place: u64) -> Option<Ways> {
             outages: stops.or(cellular.outages),
             ..cellular
         };
-        let trace = match falls {
-            Some(_) if cell.is_some() || stops.is_some() => return None,
-            Some((every, other)) => Some(Trace::steps(&[(every, mean), (every, other)]).ok()?),
-            None => {
-                (cell.is_some() || stops.is_some()).then(|| Trace::cellular(cell.unwrap_or(place), &config))
-            }
+        let trace = match (falls, cell.is_some() || stops.is_some()) {
+            (None, false) => None,
+            (None, true) => Some(Trace::cellular(cell.unwrap_or(place), &config)),
+            (Some((every, other)), false) => Some(Trace::steps(&[(every, mean), (every, other)]).ok()?),
+            (Some(_), true) => return None,
         };
         let capacity = trace.map_or(Capacity::Fixed(mean), |trace| Capacity::Trace(Arc::new(trace)));
         let queue = match room.strip_suffix("ms") {

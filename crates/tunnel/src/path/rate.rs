@@ -11,7 +11,7 @@
 //! other's queue for a longer path. Clocks drift and step, but no packet waits for longer than its round trip exceeds the least one.
 //!
 //! Two signs say that the model is too great. A queue, where *every* packet of a round is too long (one long delay proves nothing):
-//! then only the last round counts.
+//! then only the last round counts, and a round ends after a few least round trips, for a queue would make it as long as itself.
 //! And losses beyond the path's own, for a policer holds no queue and lets pass at once what its bucket holds: the more is lost
 //! of the last packets, the less the greatest rate counts, and the more what was delivered on the average. The path's own loss
 //! is what is lost even of packets that are sent at less than its rate: sending less does not help there, so the path carries
@@ -37,7 +37,7 @@ const WINDOW: f64 = 1.1;
 const GREW: f64 = 1.05;
 /// Rounds over which the greatest delivery rate counts.
 const ROUNDS: u64 = 10;
-/// A round ends after so many of the path's least round trips at the latest: a queue would make it as long as itself.
+/// A round ends after so many of the path's least round trips at the latest.
 const LONGEST_ROUND: u32 = 4;
 /// How long the path's times count if no packet comes near the least delay.
 const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
