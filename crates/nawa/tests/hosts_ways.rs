@@ -629,6 +629,8 @@ fn an_interface_that_is_moved_away_is_made_again() {
         net.van.ip(&format!("link set nawa0 mtu {other}"));
         eventually("it is set back", || (mtu().as_ref() == Some(&before)).then_some(()));
     }
+    // With less than 1280 the kernel takes IPv6 away (RFC 8200 §5): addresses and routes come back after the MTU.
+    eventually("IPv6 is there again", || goes_in(&net.van, "fd77::2").then_some(()));
     net.ping("fd77::2");
 }
 
