@@ -461,10 +461,10 @@ fn a_port_that_is_blocked_is_left() {
             let since = monotonic();
             let took = progress();
             assert!(took < MEANWHILE + starved.excuses(), "{name}: 400 kB take {took:?} over the other link");
-            net.wait_up(&["l1", "l2"]);
+            let path = net.wait_for(name, "up", |path| path["state"] == "up");
             let took = monotonic() - since;
             println!("{name}: up {took:.1?} after it fell silent");
-            assert!(took < ANOTHER_PORT + starved.excuses(), "{name}: up {took:?} after it fell silent");
+            assert!(took < ANOTHER_PORT + starved.excuses(), "up {took:?} after it fell silent: {path}");
             let there = wait_for_path(&net.office, name, "up", |path| path["state"] == "up");
             assert!(!there["remote"].as_str().expect("an address").ends_with(":4000"), "{there}");
         }
