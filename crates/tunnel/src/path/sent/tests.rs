@@ -180,28 +180,23 @@ fn a_packet_or_two_that_are_not_reported_put_a_path_in_doubt_and_no_more() {
     assert!(s.is_silent());
 }
 
-/// What a path is taken to carry before it falls silent with three packets under way, and after a report of `ranges`.
-fn rates_around_a_silence(ranges: &[(u64, u64)]) -> (f64, f64) {
-    let mut s = Sent::default();
-    send(&mut s, 0, 3);
-    report(&mut s, 20, &[(0, 0)]);
-    send(&mut s, 20, 4);
-    report(&mut s, 40, &[(0, 3)]);
-    let before = s.rate.bytes_per_second().unwrap();
-    let mut out = Outcome::default();
-    assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
-    s.handle_sent(1500 * MS, 50, Content::Probe(None));
-    report(&mut s, 1900, ranges);
-    assert!(!s.is_silent());
-    (before, s.rate.bytes_per_second().unwrap_or(0.0))
-}
-
 #[test]
-fn a_path_that_was_dead_is_measured_anew_and_one_that_was_slow_is_not() {
-    let (before, after) = rates_around_a_silence(&[(7, 7), (0, 3)]);
-    assert!(after < before / 10.0, "{after} of {before}");
-    let (before, after) = rates_around_a_silence(&[(0, 7)]);
-    assert_eq!(after, before);
+fn a_path_that_was_silent_for_long_is_measured_anew() {
+    for (silent_until, anew) in [(700, false), (1900, true)] {
+        let mut s = Sent::default();
+        send(&mut s, 0, 3);
+        report(&mut s, 20, &[(0, 0)]);
+        send(&mut s, 20, 4);
+        report(&mut s, 40, &[(0, 3)]);
+        let before = s.rate.bytes_per_second().unwrap();
+        let mut out = Outcome::default();
+        assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
+        s.handle_sent(500 * MS, 50, Content::Probe(None));
+        report(&mut s, silent_until, &[(7, 7)]);
+        assert!(!s.is_silent());
+        let after = s.rate.bytes_per_second().unwrap_or(0.0);
+        assert_eq!(after < before / 10.0, anew, "{after} of {before}");
+    }
 }
 
 /// Whether a path with packets under way that fell silent is so still when, 80 ms later, a report says that the first
