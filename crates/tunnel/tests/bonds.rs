@@ -327,14 +327,6 @@ fn what_is_fetched_again_and_again_comes_as_soon_as_over_the_best_link() {
     assert!(ratios.iter().all(|ratio| *ratio < 1.4), "{ratios:.2?} of the time that the best link takes");
 }
 
-/// What goes at once after a pause fits into a queue of ten packets.
-#[test]
-fn short_queues_lose_little_of_what_is_fetched() {
-    let sets = ["87@5 q11, 15@9", "110@4 q10"];
-    let ratios = fetch_ratios(&sets, 150, Duration::from_millis(500), Duration::from_secs(8));
-    assert!(ratios.iter().all(|ratio| *ratio < 1.5), "{ratios:.2?} of the time that the best link takes");
-}
-
 /// Wi-Fi that others use too, beside LTE: what it holds up now and then does not make it slow.
 const WIFI_AND_LTE: [&str; 2] = ["50@5 o80/0.5 q200, 20@35±5 q200ms", "60@4 o40/0.2 q300, 30@45±10 q300ms"];
 

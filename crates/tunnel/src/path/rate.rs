@@ -53,7 +53,7 @@ const INITIAL_WINDOW: f64 = 10.0;
 const EXCESS_LOSS: f64 = 0.1;
 /// No path's own loss is taken for more.
 const MOST_OWN_LOSS: f64 = 0.5;
-/// After a want of data so many bytes go at once: the queues of some links have room for ten packets.
+/// After a pause so many bytes go at once.
 const CREDIT: f64 = 4.0 * PACKET;
 /// What a path carries meanwhile goes at once, so that nothing wakes for each packet.
 const BURST: Duration = Duration::from_micros(500);
@@ -98,18 +98,6 @@ struct Round {
     loss_before: Option<f64>,
 }
 
-/// What held the path back when it was asked last. It tells how much may go at once now.
-#[derive(Clone, Copy, Debug, Default)]
-enum Held {
-    /// There was nothing to send: [`CREDIT`].
-    #[default]
-    Nothing,
-    /// The window, which a late timer may have opened late: [`Rate::credit`].
-    Window,
-    /// The pacer alone: whatever goes later than the pacer says is late because this host is.
-    Pacer,
-}
-
 /// One path's model.
 #[derive(Debug, Default)]
 pub struct Rate {
@@ -150,7 +138,8 @@ pub struct Rate {
     /// The place in [`CYCLE`], since when, and the rate before the probe.
     cycle: (usize, Duration, f64),
     next_send: Duration,
-    held: Held,
+    /// The pacer alone held back what waited when this was asked last: what goes later than it says is late because this host is.
+    held: bool,
     /// The share of packets lost, and of those that were sent at less than the path's rate.
     loss: Share,
     own_loss: Share,
@@ -307,12 +296,9 @@ impl Rate {
             // Nothing of this end's queues on the path, so the least delay needs no probe.
             self.min_rtt = self.min_rtt.map(|(min, _)| (min, now));
         }
-        let credit = match self.held {
-            Held::Nothing => Duration::from_secs_f64(CREDIT / self.pacing()),
-            Held::Window => self.credit(),
-            Held::Pacer => now,
-        };
-        self.next_send = self.next_send.max(now.saturating_sub(credit));
+        if !self.held {
+            self.next_send = self.next_send.max(now.saturating_sub(self.credit()));
+        }
         self.next_send += Duration::from_secs_f64(bytes as f64 / self.pacing());
         self.round.packet = self.round.packet.max(if is_data { bytes } else { 0 });
         let few = in_flight_before < 2 * PACKET as usize;
@@ -330,12 +316,12 @@ impl Rate {
     /// Nothing was waiting to be sent though the path had room: what is in flight now shows less than the path carries.
     pub fn handle_app_limited(&mut self, in_flight: usize) {
         self.app_limited_until = self.delivered + in_flight as u64 + 1;
-        self.held = Held::Nothing;
+        self.held = false;
     }
 
-    /// The path has no room; `by_pacer`: for what waits, by the pacer alone. So a host that runs late sends at the path's rate all the same.
-    pub fn handle_full(&mut self, by_pacer: bool) {
-        self.held = if by_pacer { Held::Pacer } else { Held::Window };
+    /// The path has no room; `held`: for what waits, by the pacer alone. So a host that runs late sends at the path's rate all the same.
+    pub fn handle_full(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// What became of a packet that was sent with this snapshot.
