@@ -81,7 +81,7 @@ pub struct Stats {
     pub repeated: u64,
     /// Not relayed, because enough copies were heard.
     pub suppressed: u64,
-    /// Never sent, because too many messages waited.
+    /// Never sent, because too many messages waited, or one with the same number came.
     pub dropped: u64,
 }
 
@@ -175,8 +175,10 @@ impl<K: Copy + Ord, F: Clone, R: RngCore> Suppression<K, F, R> {
     }
 
     fn insert(&mut self, key: K, pending: Pending<F>) {
-        if self.pending.contains_key(&key) {
-            return self.handle_copy(key, 1);
+        // The message before of this key: sequence numbers of version 0 come round after 256.
+        if let Some(older) = self.pending.remove(&key) {
+            self.due.remove(&(older.due, key));
+            self.stats.dropped += u64::from(older.sent == 0);
         }
         if self.pending.len() >= PENDING_MAX {
             self.drop_first();
@@ -366,6 +368,22 @@ mod tests {
         assert_eq!(node.stats().dropped, 2 * PENDING_MAX as u64);
     }
 
+    /// Version 0 has 256 sequence numbers.
+    #[test]
+    fn a_message_is_sent_though_the_one_before_of_its_number_waits() {
+        let mut node = node(Rules::SUPPRESSED);
+        let own = |node: &mut Node, frames: std::ops::Range<u32>| {
+            frames.for_each(|frame| node.handle_own(Duration::ZERO, frame % 256, frame));
+        };
+        own(&mut node, 0..256);
+        let mut sent: Vec<_> = std::iter::from_fn(|| node.poll_transmit(Duration::ZERO)).collect();
+        own(&mut node, 256..512);
+        sent.extend(std::iter::from_fn(|| node.poll_transmit(Duration::ZERO)));
+        assert_eq!((sent, node.stats().dropped), ((0..512).collect(), 0));
+        own(&mut node, 512..1024);
+        assert_eq!(node.stats().dropped, 256, "never sent");
+    }
+
     #[test]
     fn an_own_message_is_sent_however_many_wait() {
         let mut node = node(Rules::SUPPRESSED);
@@ -404,7 +422,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_message_is_sent_or_suppressed_and_sent_again_no_more_than_allowed(
+        fn every_message_is_sent_suppressed_or_dropped_and_sent_again_no_more_than_allowed(
             rules in rules(),
             calls in calls(),
         ) {
@@ -424,7 +442,8 @@ mod tests {
             };
             let (sent, stats, pending) = run();
             prop_assert_eq!(pending, 0);
-            prop_assert_eq!(stats.dropped, 0);
+            let messages = calls.iter().filter(|(_, call)| !matches!(call, Call::Copy(..))).count();
+            prop_assert_eq!(stats.sent + stats.suppressed + stats.dropped, messages as u64);
             prop_assert_eq!(stats.sent + stats.repeated, sent.len() as u64);
             prop_assert!(stats.repeated <= stats.sent * u64::from(rules.repeats));
             if rules.threshold == 0 {

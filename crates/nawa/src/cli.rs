@@ -336,7 +336,8 @@ pub struct FloodRecv {
     /// One JSON object a line: the header, and the data as hexadecimal digits
     #[arg(long)]
     pub json: bool,
-    /// Send every message back, as `nawa flood ping` needs it with wire version 0
+    /// Send every message back, as `nawa flood ping` needs it with wire version 0; at one end only, for two answer each
+    /// other without end
     #[arg(long)]
     pub echo: bool,
     /// Look for messages again and again, which takes a processor, instead of sleeping until woken

@@ -136,7 +136,10 @@ pub fn dropping(hooks: &[&str]) -> Option<Vec<String>> {
 /// What is seen of what `settings` names.
 pub fn strands(settings: &Settings) -> strands::Facts {
     let there = device::interfaces().unwrap_or_default();
-    let need = |section: &str, name: &str| (section.to_owned(), name.to_owned(), there.contains(name));
+    // The daemon makes these itself.
+    let makes = |name: &str| settings.codings.iter().any(|coding| coding.master == name);
+    let is_there = |name: &str| there.contains(name) || makes(name);
+    let need = |section: &str, name: &str| (section.to_owned(), name.to_owned(), is_there(name));
     let mut needed: Vec<_> =
         settings.floods.iter().map(|flood| need("[[flood]]", &flood.interface)).collect();
     needed.extend(settings.codings.iter().map(|coding| need("[[coding]]", &coding.interface)));

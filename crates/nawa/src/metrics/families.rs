@@ -164,9 +164,13 @@ pub fn render(state: &Value) -> Result<String, fmt::Error> {
             gauge(
                 "sent_bytes",
                 "nawa_bicast_sent_bytes",
-                "SCTP packets of these associations, without copies",
+                "Bytes of SCTP packets of all associations, ended ones too, without copies",
             ),
-            gauge("extra_bytes", "nawa_bicast_extra_bytes", "Copies of these associations"),
+            gauge(
+                "extra_bytes",
+                "nawa_bicast_extra_bytes",
+                "Bytes of copies of all associations, ended ones too",
+            ),
         ];
         rows(&mut registry, &sent, &[(Labels::new(), &state["bicast"])]);
     }

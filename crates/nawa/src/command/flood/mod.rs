@@ -8,6 +8,7 @@ use flood::{Client, ClientError, Message};
 use serde_json::json;
 
 use crate::cli::{FloodRecv, FloodSend};
+use crate::control::client::Daemon;
 use crate::failure::{Failure, Status};
 
 /// Sends a message, or each line of stdin.
@@ -48,6 +49,10 @@ fn connect(interface: &str) -> Result<Client, Failure> {
 
 fn failure(error: ClientError) -> Failure {
     match error {
+        ClientError::NoNode(interface) if matches!(Daemon::find(), Ok(Some(_))) => Failure::failed(format!(
+            "the daemon has no flood node on `{interface}` now; `nawa status` says whether one waits for its interface, or write a \
+             [[flood]] section and reload (SIGHUP)"
+        )),
         ClientError::NoNode(_) => Failure::new(Status::NoDaemon, error),
         ClientError::TooLong(..) => Failure::bad_input(error),
         _ => Failure::failed(error),

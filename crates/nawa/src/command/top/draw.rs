@@ -218,7 +218,7 @@ fn body(known: &Known, chosen: &Chosen, look: Look, width: usize, room: usize) -
     if sections.is_empty() {
         return vec![Line::from(match chosen.part {
             Some(_) => " the daemon has nothing of this part; 0 shows all",
-            None => " the daemon runs no strand",
+            None => " the daemon runs nothing that is shown here; `nawa status` shows relay and bicast",
         })];
     }
     let title = |section: &Section| Line::styled(format!("{:width$.width$}", section.title), bold());
